@@ -213,7 +213,7 @@ class Check:
         self.judgements("", self.report["run_verdicts"])
         text = "".join(self.page.text)
         for told in [self.report["verdict"]["headline"], *self.report["verdict"]["reasons"],
-                     *self.report["verdict"]["unseen"]]:
+                     *self.report["verdict"]["causes"], *self.report["verdict"]["unseen"]]:
             self.same("html: verdict", True, told in text)
         several = self.many
         self.table("configuration", "Databases", [

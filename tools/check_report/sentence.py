@@ -22,6 +22,57 @@ def unseen(kinds):
             yield "A backup does not see sectors of a page that changed places with equal parities."
 
 
+def causes(report):
+    """What is known of the causes of broken limits of latency."""
+    kinds = {"drive": "disks", "controller": "controllers", "link": "links", "processor": "processors of a host",
+             "read_cache": "read caches", "store": "stores", "pool": "pools"}
+    told = []
+    for test in (t for t in report["tests"] if t["throughput"] is not None):
+        failed = [v["rule"] for v in test["verdicts"] if v["outcome"] == "fail"]
+        reads = any(rule.startswith("read_latency") for rule in failed)
+        logs = any(rule.startswith("log_write_latency") for rule in failed)
+        if reads:
+            told += even(test, "reads", "database", "reads", test["databases"])
+        if logs:
+            told += even(test, "log writes", "log", "log_writes", test["instances"])
+        if not reads and not logs:
+            continue
+        busy = {name: max(part["busy_share"] for part in test["storage_parts"] if part["kind"] == kind)
+                for kind, name in kinds.items() if any(part["kind"] == kind for part in test["storage_parts"])}
+        if busy:
+            order = sorted(busy.items(), key=lambda item: -item[1])
+            waits = f"requests waited for the {order[0][0]}" if order[0][1] >= 0.8 else \
+                "no part was busy most of the time, so requests were slow without waiting for each other"
+            shares = ", ".join(f"{name} {num(share * 100, 0)} %" for name, share in order)
+            told.append(f"{test['name']}: {waits}. Busy time of the busiest part of each kind: {shares}.")
+        generator = test["generator"]
+        if generator:
+            share = generator["busiest_thread_busy"]
+            share = generator["program_busy"] if share is None else share
+            told.append(f"{test['name']}: the load generator itself had no room on {generator['host']}: the storage may "
+                        "be faster than measured." if generator["was_limit"] else
+                        f"{test['name']}: the load generator had room: its busiest thread worked {num(share * 100, 0)} % "
+                        f"of the time on {generator['host']}.")
+    if told and not any(test["tuning"] for test in report["tests"]):
+        told.append("A test of the kind tune finds the load that the storage carries within the limits.")
+    return told
+
+
+def even(test, operations, thing, key, rows):
+    """Whether all databases or logs were slow, or one of them."""
+    found = [(row[key]["latency_ms_mean"], place(row)) for row in rows
+             if row[key] and row[key]["latency_ms_mean"] is not None]
+    found.sort(key=lambda pair: pair[0])
+    if len(found) < 2:
+        return []
+    (least, _), (most, slowest), middle = found[0], found[-1], found[len(found) // 2][0]
+    every = counted(len(found), thing)
+    if most >= 1.5 * middle:
+        return [f"{test['name']}: {operations} took {significant(most)} ms on {slowest}, and {significant(middle)} ms on "
+                f"the middle one of {every}: look at what {slowest} alone lies on."]
+    return [f"{test['name']}: {operations} were slow everywhere: {significant(least)} to {significant(most)} ms on {every}."]
+
+
 def bare(value):
     text = significant(value)
     return text.rstrip("0").rstrip(".") if "." in text else text
@@ -105,7 +156,7 @@ def check(run, report):
     said = {"qualified": lambda: qualified(facts, conditions), "held": lambda: held(facts, conditions),
             "failed": lambda: broken[0] if broken else "",
             "incomplete": lambda: f"The run is not complete: nothing is proved; {seen}."}[grade]()
-    said = said if run.run["world"] == "real" else f"Predicted, not tested: {said}"
+    said = said if run.run["world"] == "real" or grade == "incomplete" else f"Predicted, not tested: {said}"
     # How long a limit held is told behind the rest.
     headline = verdict["headline"]
     same("sentence: headline", said, headline[:len(said)] if grade == "failed" else headline)
@@ -127,6 +178,7 @@ def check(run, report):
             *doubt], reasons)
     done = {test["kind"] for test in run.tests if test["ended_ms"] is not None}
     same("sentence: unseen", list(unseen(done)), verdict["unseen"])
+    same("sentence: causes", causes(report), verdict["causes"])
     for condition in conditions:
         note(condition)
 

@@ -58,6 +58,9 @@ pub fn table(
             let _ = writeln!(text, "  and {} more, see the report", missing.len() - MISSING_SHOWN);
         }
     }
+    for sentence in &judged.causes {
+        wrapped(&mut text, "  why: ", sentence);
+    }
     for sentence in &judged.unseen {
         wrapped(&mut text, "  unseen: ", sentence);
     }

@@ -6,6 +6,7 @@
 //! 3. The grade of a run follows from its rows alone. A run that was killed, interrupted or not judged is `incomplete`.
 
 mod build;
+mod causes;
 mod charts;
 mod checks;
 mod conditions;

@@ -3,10 +3,10 @@
 use results::grade::Counts;
 use results::{Ending, Grade, IoClass, Measure, Outcome, Severity, Verdict, WorldKind};
 
-use super::conditions;
 use super::model::*;
 use super::text::{bare, counted, duration, number, significant};
 use super::window::{Scope, TestView};
+use super::{causes, conditions};
 use crate::run_data::RunData;
 
 /// How the sentence of a simulated run begins.
@@ -32,9 +32,9 @@ pub fn overall(data: &RunData, tests: &[TestReport], run_verdicts: &[Verdict]) -
         Grade::Failed => reasons.first().cloned().unwrap_or_default(),
         Grade::Incomplete => incomplete(counts),
     };
-    let headline = match data.run.world {
-        WorldKind::Real => headline,
-        WorldKind::Simulated => format!("{PREDICTED}{headline}"),
+    let headline = match (data.run.world, grade) {
+        (WorldKind::Real, _) | (_, Grade::Incomplete) => headline,
+        (WorldKind::Simulated, _) => format!("{PREDICTED}{headline}"),
     };
     if matches!(grade, Grade::Qualified | Grade::Held) {
         let (kept, limits) = (number(counts.passed as f64, 0), counted(counts.passed, "limit"));
@@ -48,8 +48,8 @@ pub fn overall(data: &RunData, tests: &[TestReport], run_verdicts: &[Verdict]) -
         reasons.push(format!("{} about the environment: see “Environment”.", counted(doubts, "warning")));
     }
     let (passed, failed) = (counts.passed as u32, counts.failed as u32);
-    let unseen = unseen(tests);
-    Overall { grade, outcome: grade.into(), headline, reasons, unseen, conditions, passed, failed }
+    let (causes, unseen) = (causes::of(tests), unseen(tests));
+    Overall { grade, outcome: grade.into(), headline, reasons, causes, unseen, conditions, passed, failed }
 }
 
 /// What no checksum of a page shows: docs/faults.md.

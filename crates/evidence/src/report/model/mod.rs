@@ -107,6 +107,9 @@ pub struct Overall {
     pub headline: String,
     /// Why, one sentence each; of a run that held its limits, what is missing for a qualification.
     pub reasons: Vec<String>,
+    /// What is known of the causes of broken limits of latency, one sentence each.
+    #[serde(default)]
+    pub causes: Vec<String>,
     /// What the tests of the run cannot have seen, one sentence each.
     #[serde(default)]
     pub unseen: Vec<String>,
