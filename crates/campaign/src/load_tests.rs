@@ -527,5 +527,6 @@ pub fn mix_of(load: &LoadSpec) -> Mix {
 /// The least and the most of some counts; one number if they are the same.
 fn range(counts: &[u64]) -> String {
     let (least, most) = (counts.iter().min().unwrap_or(&0), counts.iter().max().unwrap_or(&0));
-    if least == most { least.to_string() } else { format!("{least} to {most}") }
+    let [least, most] = [least, most].map(|count| number(*count as f64, 0));
+    if least == most { least } else { format!("{least} to {most}") }
 }

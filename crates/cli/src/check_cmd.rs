@@ -21,7 +21,7 @@ pub struct CheckArguments {
     /// Print the answer as JSON.
     #[arg(long)]
     json: bool,
-    /// Values for the models in place of the shipped ones, as for simulate.
+    /// Replace values of the storage models by this file, as `simulate` does.
     #[arg(long, value_name = "FILE")]
     assumptions: Option<PathBuf>,
 }

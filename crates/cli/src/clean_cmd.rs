@@ -15,7 +15,7 @@ use crate::stdout::json;
 pub struct CleanArguments {
     #[command(flatten)]
     solution: SolutionArguments,
-    /// The host of the solution file that this machine is; needed when it describes several.
+    /// Name of this machine in the solution file; needed when the file describes several hosts.
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
     /// Say what would be removed, and do nothing.

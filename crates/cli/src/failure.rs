@@ -224,6 +224,17 @@ impl From<fleet::controller::ControllerError> for Failure {
 }
 
 #[cfg(feature = "fleet")]
+impl From<fleet::agent::AgentError> for Failure {
+    fn from(error: fleet::agent::AgentError) -> Failure {
+        let failure = match &error {
+            fleet::agent::AgentError::NotAHost => Failure::wrong_input(error.to_string()),
+            _ => Failure::could_not_run(error.to_string()),
+        };
+        failure.help(error.help())
+    }
+}
+
+#[cfg(feature = "fleet")]
 impl From<fleet::choice::FleetTestsError> for Failure {
     fn from(error: fleet::choice::FleetTestsError) -> Failure {
         match error {

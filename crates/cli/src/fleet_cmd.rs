@@ -1,11 +1,10 @@
 //! `proofload fleet`: credentials, a run on many hosts, the agent of a host, and the process of a drill.
 
-use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fleet::agent::{Agent, AgentError};
+use fleet::agent::Agent;
 use fleet::choice::drill_of;
 use fleet::credentials::make;
 use fleet::drill::CopyProcess;
@@ -53,7 +52,7 @@ struct AgentArguments {
     /// Credentials of this host: a file that `proofload fleet init` made.
     #[arg(value_name = "CREDENTIALS")]
     credentials: PathBuf,
-    /// Folder of what the agent must not forget, and of its evidence.
+    /// Folder in which the agent keeps its state and its evidence.
     #[arg(long, value_name = "FOLDER")]
     state: PathBuf,
     /// Runs may write only below this folder; may be given several times. Without it a controller chooses any
@@ -62,7 +61,7 @@ struct AgentArguments {
     allow: Vec<PathBuf>,
 }
 
-/// Holds the copies of a host during a drill. An agent starts it; it is no command for people.
+/// Holds the copies of a host during a drill. Only an agent starts it.
 #[derive(clap::Args)]
 pub struct WorkArguments {}
 
@@ -127,20 +126,7 @@ fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
         allowed: arguments.allow.clone(),
         say: |text| say!("{text}"),
     });
-    let agent = Agent::new(credentials, &arguments.state, program, work).map_err(|error| {
-        let failure = match &error {
-            AgentError::NotAHost => Failure::wrong_input(error.to_string()),
-            _ => Failure::could_not_run(error.to_string()),
-        };
-        match &error {
-            AgentError::NotAHost => failure.help("name a file below agents/"),
-            AgentError::File { source, .. } if source.kind() == ErrorKind::InvalidData => {
-                failure.help("install the proofload that wrote it, or name another --state folder")
-            }
-            AgentError::Locked(_) => failure.help("run one agent per host, or give each its own --state"),
-            _ => failure,
-        }
-    })?;
+    let agent = Agent::new(credentials, &arguments.state, program, work)?;
     say!("agent of {host}, proofload {}", crate::VERSION);
     let interrupts = crate::signals::count_interrupts()?;
     let end_asked = || interrupts.load(Ordering::SeqCst) > 0;

@@ -23,7 +23,7 @@ pub struct LintArguments {
     /// Print the rules and do nothing else.
     #[arg(long, conflicts_with_all = ["evidence", "verify", "new_key"])]
     rules: bool,
-    /// Demand that every seal is signed by this public key (64 hexadecimal digits), to the end of the run.
+    /// Fail unless this public key (64 hexadecimal digits) signed every seal up to the end of the run.
     #[arg(long, value_name = "PUBKEY")]
     verify: Option<String>,
     /// Make a key for `--sign` in this new file, print its public key, and do nothing else.

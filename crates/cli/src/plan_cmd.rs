@@ -24,7 +24,7 @@ pub struct PlanArguments {
     /// Also look at the loss of these hosts, enclosures and sites together: "Site A + SERVER1". Can be repeated.
     #[arg(long, value_name = "NAMES")]
     scenario: Vec<String>,
-    /// Fill the targets of the tests into the solution file; shows the change, and makes it only with --yes.
+    /// Write the planned targets of the tests into the solution file; shows the change, and makes it only with --yes.
     #[arg(long, conflicts_with_all = ["json", "search"])]
     write_targets: bool,
     /// Make the change that --write-targets shows.

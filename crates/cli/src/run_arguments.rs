@@ -17,10 +17,10 @@ pub struct RunArguments {
     /// `fleet run`, on databases of its own.
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = test_kind())]
     pub tests: Vec<TestKind>,
-    /// Folder of the run folders.
+    /// Folder in which each run has a folder of its own.
     #[arg(long, value_name = "FOLDER", default_value = "runs")]
     pub out: PathBuf,
-    /// Where all randomness comes from.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// List the tests with their times, and what would be written where; change nothing.

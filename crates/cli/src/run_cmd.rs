@@ -20,7 +20,7 @@ use crate::signals::count_interrupts;
 pub struct HostRunArguments {
     #[command(flatten)]
     run: RunArguments,
-    /// The host of the solution file that this machine is; needed when it describes several.
+    /// Name of this machine in the solution file; needed when the file describes several hosts.
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
     /// Show the run on the whole terminal; plain lines where there is none.

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Status};
 /// The page /metrics has the same figures in the form of OpenMetrics.
 #[derive(clap::Args)]
 pub struct ServeArguments {
-    /// Folder of the run folders.
+    /// Folder in which each run has a folder of its own.
     #[arg(value_name = "RUNS", default_value = "runs")]
     runs: PathBuf,
     /// Address to listen on. Anyone who can reach it can read the runs.

@@ -35,17 +35,17 @@ pub struct SimulateArguments {
     /// Length of every test in virtual seconds, instead of what the solution file says.
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
-    /// End each load test early, once the 95 % intervals of I/O per second and latency are inside PERCENT
-    /// cent: an estimate of the full window.
+    /// End each load test early, as an estimate of the full window: once the 95 % confidence intervals of I/O per
+    /// second and latency are within PERCENT % of the measured figures.
     #[arg(long, value_name = "PERCENT")]
     until: Option<f64>,
-    /// Values for the models in place of the shipped ones, and parts of your own; the form of assumptions.toml.
+    /// Replace values of the storage models, and add parts of your own, by this file: the form of assumptions.toml.
     #[arg(long, value_name = "FILE")]
     assumptions: Option<PathBuf>,
-    /// Folder of the run folders.
+    /// Folder in which each run has a folder of its own.
     #[arg(long, value_name = "FOLDER", default_value = "runs")]
     out: PathBuf,
-    /// Where all randomness comes from; equal seeds give equal results.
+    /// Seed of all random choices; equal seeds give equal results.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]

@@ -75,6 +75,21 @@ pub enum AgentError {
     Random,
 }
 
+impl AgentError {
+    /// What to do about it.
+    pub fn help(&self) -> &'static str {
+        match self {
+            AgentError::NotAHost => "name a file below agents/",
+            AgentError::File { source, .. } if source.kind() == std::io::ErrorKind::InvalidData => {
+                "install the proofload that wrote it, or name another --state folder"
+            }
+            AgentError::File { .. } => "check the permissions and the space on that disk",
+            AgentError::Locked(_) => "run one agent per host, or give each its own --state",
+            AgentError::Random => "an agent needs getrandom(2) of the kernel",
+        }
+    }
+}
+
 enum Done {
     Prepared(Result<Vec<String>, String>),
     Ended(Ended, Option<String>, Vec<EvidenceFile>),

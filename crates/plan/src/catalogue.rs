@@ -125,7 +125,8 @@ impl Catalogue {
         }
         for (i, volume) in wish.volume.iter().enumerate() {
             if let Some(lacking) = volume.raid.lacks(volume.disks) {
-                let message = format!("a volume cannot be made of {} disks at this RAID level", volume.disks);
+                let message =
+                    format!("a volume cannot be made at this RAID level with disks = {}", volume.disks);
                 return Err(refuse(&format!("search.volume[{i}].disks"), &message, Some(lacking)));
             }
         }

@@ -105,8 +105,8 @@ pub fn verdict(checks: &[Check]) -> String {
     match (failed.as_str(), open.as_str()) {
         ("", "") => "The plan holds.".into(),
         ("", open) => format!("The plan holds as far as it can be judged; not judged: {open}."),
-        (failed, "") => format!("The plan fails: {failed}."),
-        (failed, open) => format!("The plan fails: {failed}; not judged: {open}."),
+        (failed, "") => format!("The plan fails these checks: {failed}."),
+        (failed, open) => format!("The plan fails these checks: {failed}; not judged: {open}."),
     }
 }
 
@@ -121,7 +121,9 @@ pub fn database_too_large(inputs: &Inputs<'_>, sizing: &Sizing) -> Option<String
     (gb > most * (1.0 + 1e-9)).then(|| {
         let by = match inputs.solution.dag.max_database_gb {
             Some(_) => "max_database_gb allows".to_owned(),
-            None if inputs.copies() > 1 => format!("is recommended with {} copies", inputs.copies()),
+            None if inputs.copies() > 1 => {
+                format!("is recommended with {}", counted(inputs.copies().into(), "copy"))
+            }
             None => "is recommended with one copy".to_owned(),
         };
         let (gb, most) = (number(gb, 0), number(most, 0));

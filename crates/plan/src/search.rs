@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 
+use results::figures::{counted, number};
 use schemars::JsonSchema;
 use serde::Serialize;
 use solution::{MAX_DATABASES, MAX_MEMBERS, MAX_MOUNTED, Result, Solution};
@@ -252,6 +253,11 @@ fn most_taken(survive: Survive, activatable: &[u32]) -> u32 {
     }
 }
 
+/// How many things more than of the design that stays.
+fn instead(thing: &str, other: u32, own: u32) -> String {
+    format!("{} instead of {}", counted(other.into(), thing), number(own.into(), 0))
+}
+
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
@@ -347,7 +353,10 @@ impl<'a> Searcher<'a> {
         let volume = wish.volume[choice.volume];
         let copies_per_server = choice.volumes * per_volume;
         if copies_per_server > MAX_MOUNTED {
-            let text = format!("{copies_per_server} databases on a server, {MAX_MOUNTED} can be mounted");
+            let text = format!(
+                "{} on a server, {MAX_MOUNTED} can be mounted",
+                counted(copies_per_server.into(), "database")
+            );
             return Err(Refusal("mounted", text));
         }
         // Whole rounds of blocks only, so that the layout fills every server alike.
@@ -355,7 +364,7 @@ impl<'a> Searcher<'a> {
         if databases == 0 || databases > MAX_DATABASES {
             return Err(Refusal(
                 "copies",
-                format!("room for {copies_per_server} copies on a server is not enough"),
+                format!("room for {} on a server is not enough", counted(copies_per_server.into(), "copy")),
             ));
         }
         let key = (choice.servers, choice.copies, databases);
@@ -469,7 +478,8 @@ impl<'a> Searcher<'a> {
             steps.push((change, Choice { copies: other, ..choice }));
         }
         for other in (0..wish.databases_per_volume.len()).filter(|&other| other != choice.per_volume) {
-            let change = format!("{} databases per volume", wish.databases_per_volume[other]);
+            let change =
+                format!("{} per volume", counted(wish.databases_per_volume[other].into(), "database"));
             steps.push((change, Choice { per_volume: other, ..choice }));
         }
         for other in (0..self.catalogue.disk.len()).filter(|&other| other != choice.disk) {
@@ -487,10 +497,10 @@ impl<'a> Searcher<'a> {
                 Ok(other) if score.covers(&other) => {
                     let mut worse = Vec::new();
                     if other.disks > score.disks {
-                        worse.push(format!("{} disks instead of {}", other.disks, score.disks));
+                        worse.push(instead("disk", other.disks, score.disks));
                     }
                     if other.servers > score.servers {
-                        worse.push(format!("{} servers instead of {}", other.servers, score.servers));
+                        worse.push(instead("server", other.servers, score.servers));
                     }
                     if other.utilisation() > score.utilisation() {
                         worse.push(format!(

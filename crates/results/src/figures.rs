@@ -24,12 +24,43 @@ pub fn number(value: f64, decimals: usize) -> String {
 
 /// A number of things. `thing` is an English noun in the singular, perhaps with words in front.
 pub fn counted(count: u64, thing: &str) -> String {
-    let many = || match thing.strip_suffix('y') {
+    let noun = if count == 1 { thing.to_owned() } else { plural(thing) };
+    format!("{} {noun}", number(count as f64, 0))
+}
+
+/// The plural of an English noun, perhaps with words in front.
+fn plural(thing: &str) -> String {
+    match thing.strip_suffix('y') {
         Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{stem}ies"),
         _ if thing.ends_with(['s', 'x']) || thing.ends_with("ch") => format!("{thing}es"),
         _ => format!("{thing}s"),
-    };
-    format!("{} {}", number(count as f64, 0), if count == 1 { thing.to_owned() } else { many() })
+    }
+}
+
+/// Things that are units of measured values.
+const THINGS: [&str; 13] = [
+    "active database",
+    "batch",
+    "byte",
+    "database",
+    "host",
+    "journal",
+    "log",
+    "mailbox",
+    "message",
+    "page",
+    "server",
+    "session",
+    "test",
+];
+
+/// The unit as it stands behind a value: a unit may be things in the plural, and one of them is singular.
+pub fn unit_of(value: f64, unit: &str) -> &str {
+    match THINGS.into_iter().find(|thing| value == 1.0 && plural(thing) == unit) {
+        Some(thing) => thing,
+        None if unit == "1/s" => "/s",
+        None => unit,
+    }
 }
 
 #[cfg(test)]
@@ -42,5 +73,14 @@ mod tests {
         assert_eq!(counted(0, "session"), "0 sessions");
         let many = ["mailbox", "copy", "batch", "day"].map(|thing| counted(12_345, thing));
         assert_eq!(many, ["12,345 mailboxes", "12,345 copies", "12,345 batches", "12,345 days"]);
+    }
+
+    #[test]
+    fn unit_of_one_thing_is_singular_and_units_of_measure_stay() {
+        assert_eq!(["sessions", "batches", "ms"].map(|unit| unit_of(1.0, unit)), ["session", "batch", "ms"]);
+        assert_eq!(
+            [unit_of(2.0, "logs"), unit_of(1.0, "% of rules"), unit_of(1.0, "1/s")],
+            ["logs", "% of rules", "/s"]
+        );
     }
 }

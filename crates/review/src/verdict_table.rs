@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use evidence::report::{Overall, counted, duration, number};
+use results::figures::unit_of;
 use results::{Comparison, Grade, Origin, Outcome, Verdict};
 
 /// Missing conditions that the console names; the report has all of them.
@@ -34,9 +35,9 @@ pub fn table(
             under = Some(verdict.test);
             let _ = writeln!(text, "{}", heading(verdict.test, titles));
         }
-        let measured = verdict.measured.map_or("-".into(), |value| with_unit(value, &verdict.unit));
+        let measured = verdict.measured.map_or("-".into(), |value| figure(value, &verdict.unit));
         let limit = verdict.limit.map_or("-".into(), |limit| {
-            format!("{} {}", sign(verdict.comparison), with_unit(limit, &verdict.unit))
+            format!("{} {}", sign(verdict.comparison), figure(limit, &verdict.unit))
         });
         let place = if has_hosts { place(verdict) } else { String::new() };
         let row = format!(
@@ -140,16 +141,9 @@ fn is_worse(one: &Verdict, other: &Verdict) -> bool {
     }
 }
 
-fn with_unit(value: f64, unit: &str) -> String {
-    let digits = if value.fract() == 0.0 || value.abs() >= 1000.0 { 0 } else { 2 };
-    let is_counted = unit.len() > 2 && unit.bytes().all(|byte| byte.is_ascii_lowercase());
-    let unit = match unit {
-        "1/s" => "/s",
-        "batches" if value == 1.0 => "batch",
-        things if value == 1.0 && is_counted => things.strip_suffix('s').unwrap_or(things),
-        unit => unit,
-    };
-    format!("{} {unit}", number(value, digits)).trim_end().to_owned()
+fn figure(value: f64, unit: &str) -> String {
+    let decimals = if value.fract() == 0.0 || value.abs() >= 1000.0 { 0 } else { 2 };
+    format!("{} {}", number(value, decimals), unit_of(value, unit)).trim_end().to_owned()
 }
 
 fn sign(comparison: Comparison) -> &'static str {
@@ -166,18 +160,5 @@ fn word(outcome: Outcome) -> &'static str {
         Outcome::Fail => "FAIL",
         Outcome::Unproved => "not proved",
         Outcome::Info => "-",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_thing_is_singular_and_units_of_measure_stay() {
-        assert_eq!(with_unit(1.0, "sessions"), "1 session");
-        assert_eq!(with_unit(1.0, "batches"), "1 batch");
-        assert_eq!([with_unit(2.0, "logs"), with_unit(1.0, "ms")], ["2 logs", "1 ms"]);
-        assert_eq!([with_unit(1.0, "% of rules"), with_unit(1234.0, "1/s")], ["1 % of rules", "1,234 /s"]);
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use engine::StopSignal;
 use evidence::report::{counted, number};
+use evidence::{FILE_VERSION, FileVersion, UnknownVersion};
 use futures_util::future::{Either, select};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,14 @@ pub enum Unproved {
         path: PathBuf,
         /// Why.
         cause: String,
+    },
+    /// Notes of a version that this program does not read.
+    #[error("{}: {version}", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: UnknownVersion,
     },
     /// A path that cannot be used.
     #[error("{} is no path in UTF-8", .0.display())]
@@ -76,6 +85,7 @@ impl Unproved {
             Unproved::NotesExist(_)
             | Unproved::FolderExists(_)
             | Unproved::NoNotes { .. }
+            | Unproved::Version { .. }
             | Unproved::NoPath(_)
             | Unproved::OtherRun(_) => true,
             Unproved::NotKept { .. }
@@ -93,6 +103,7 @@ impl Unproved {
             Unproved::OtherRun(_) => {
                 Some("verify the folder that the writer made with the notes of the listener that it had")
             }
+            Unproved::Version { .. } => Some("verify with the proofload that wrote the notes"),
             Unproved::NoWriter(_) => Some("start the listener again, and then the writer"),
             Unproved::EndedEarly(
                 CrashTestError::World(error) | CrashTestError::Engine(engine::Error::World(error)),
@@ -107,7 +118,7 @@ impl Unproved {
 /// The listener's file.
 #[derive(Serialize, Deserialize)]
 struct Notes {
-    /// Layout of this file: 1.
+    /// Version of this form.
     version: u32,
     /// The run, in hexadecimal digits.
     run: String,
@@ -163,7 +174,8 @@ pub fn hear(listen: &str, out: &Path, say: impl Fn(&str)) -> Result<u64, Unprove
 
 /// Replaces the file as a whole.
 fn keep(out: &Path, notes: &ListenerNotes) -> std::io::Result<()> {
-    let notes = Notes { version: 1, run: format!("{:016x}", notes.run), sessions: notes.sessions.clone() };
+    let notes =
+        Notes { version: FILE_VERSION, run: format!("{:016x}", notes.run), sessions: notes.sessions.clone() };
     let fresh = out.with_extension("json.new");
     std::fs::write(&fresh, serde_json::to_vec_pretty(&notes)?)?;
     std::fs::File::open(&fresh)?.sync_all()?;
@@ -250,10 +262,9 @@ pub struct Compared {
 pub fn compare(folder: &Path, notes: &Path, buffered: bool) -> Result<Compared, Unproved> {
     let wrong = |cause: String| Unproved::NoNotes { path: notes.to_owned(), cause };
     let read = std::fs::read(notes).map_err(|error| wrong(error.to_string()))?;
+    let version: FileVersion = serde_json::from_slice(&read).map_err(|error| wrong(error.to_string()))?;
+    version.check().map_err(|version| Unproved::Version { path: notes.to_owned(), version })?;
     let parsed: Notes = serde_json::from_slice(&read).map_err(|error| wrong(error.to_string()))?;
-    if parsed.version != 1 {
-        return Err(wrong(format!("version {} is not known here", parsed.version)));
-    }
     let run = u64::from_str_radix(&parsed.run, 16).map_err(|error| wrong(error.to_string()))?;
     let notes = ListenerNotes { run, sessions: parsed.sessions };
     let folder = text(folder)?;

@@ -8,6 +8,7 @@ use campaign::choice::{ChoiceError, tests_beside_drills};
 use campaign::drill::{PlannedDrill, Topology};
 use campaign::progress::Watcher;
 use results::Recorder;
+use results::figures::{counted, number};
 use solution::{Deployment, LoadMode, Solution, SolutionError, TestKind, TestSpec};
 use world::Duration;
 
@@ -23,7 +24,7 @@ pub enum WishError {
     #[error(transparent)]
     Choice(#[from] ChoiceError),
     /// No server, or more than there are.
-    #[error("{count} servers cannot take part, {under_test} are under test")]
+    #[error("{} cannot take part: {} under test", counted(*.count as u64, "server"), number(*.under_test as f64, 0))]
     Servers {
         /// Asked for.
         count: usize,
@@ -156,9 +157,9 @@ impl Planned {
             let name = titles[ordinal as usize - 1].clone();
             let begins_ms = played.elapsed.as_millis() as u64;
             watcher.line(&format!(
-                "{name}: {} databases on {} hosts",
-                topology.databases.len(),
-                topology.hosts.len()
+                "{name}: {} on {}",
+                counted(topology.databases.len() as u64, "database"),
+                counted(topology.hosts.len() as u64, "host")
             ));
             let planned = PlannedDrill { topology, test, drill, ordinal, name };
             let plan = DrillPlan { planned, begins_ms, seed, storage: storage.model };

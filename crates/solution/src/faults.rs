@@ -277,7 +277,11 @@ impl Parts<'_> {
         let nodes = array.replicated().filter(|_| pool.is_some()).map(|store| store.nodes);
         let disks = array.disks_of(behind, &self.named.pools);
         if fault.kind.disk().is_some_and(|disk| disk > disks) {
-            return refuse(".disk", format!("volume `{name}` has {disks} disks"), "");
+            return refuse(
+                ".disk",
+                format!("volume `{name}` has no disk of this number, the last is {disks}"),
+                "",
+            );
         }
         match fault.kind {
             FaultKind::ExtentsRot { .. } if nodes.is_none() => {

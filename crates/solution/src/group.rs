@@ -112,7 +112,7 @@ fn check_copies(copies: &Copies, named: &Named) -> Checked<()> {
             let there = hosts.iter().filter(|host| host.site == site).count();
             if count as usize > there {
                 let message = format!(
-                    "{count} copies of a database in site `{}` need {count} servers, it has {there}",
+                    "site `{}` has fewer servers than copies of a database: {there}, not {count}",
                     sites[site].name
                 );
                 return Err(Wrong::new(format!("copies.per_site[{step}]"), message));

@@ -12,11 +12,13 @@ use std::ops::Range;
 use toml_edit::{DocumentMut, Item, Key, Table, TableLike, Value};
 
 use crate::error::Mistake;
-use crate::locate;
+use crate::{locate, ranges};
 
 /// How the name of an environment variable begins that is a setting.
 pub const VARIABLE_PREFIX: &str = "PROOFLOAD_SET_";
 const OPTION: &str = "--set ";
+/// Paths that a help names at most.
+const PATHS_SHOWN: usize = 4;
 
 /// A value at a path, as it was given: `--set load.sessions=8`, or `PROOFLOAD_SET_LOAD__SESSIONS=8`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +81,36 @@ impl Setting {
         let span =
             if in_value { self.value_at..self.text.len() } else { name_at..self.value_at.saturating_sub(1) };
         Mistake { message: message.into(), help, span, setting: Some(self.clone()) }
+    }
+
+    /// Help for a path that leads nowhere: the paths that end in the same key, those with all of its keys before
+    /// others, and those in the file before others.
+    fn did_you_mean(&self, text: &str) -> Option<String> {
+        let given: Vec<&str> = self.path.split('.').collect();
+        let key = given.last()?;
+        let mut paths = Vec::new();
+        if let Ok(document) = text.parse::<DocumentMut>() {
+            paths_to(key, document.as_table(), "", &mut paths);
+        }
+        if paths.is_empty() {
+            let known = ranges::SOLUTION.iter().map(|(path, _)| *path);
+            paths = known.filter(|path| path.rsplit('.').next() == Some(*key)).map(str::to_owned).collect();
+        }
+        let has_all = |path: &String| given.iter().all(|&key| path.split('.').any(|one| one == key));
+        if paths.iter().any(has_all) {
+            paths.retain(has_all);
+        }
+        let written = |path: String| match self.source() {
+            "--set" => format!("`{path}`"),
+            _ => format!("`{VARIABLE_PREFIX}{}`", path.replace('.', "__").to_uppercase()),
+        };
+        let mut paths: Vec<String> = paths.into_iter().take(PATHS_SHOWN).map(written).collect();
+        let last = paths.pop()?;
+        Some(if paths.is_empty() {
+            format!("did you mean {last}?")
+        } else {
+            format!("did you mean {} or {last}?", paths.join(", "))
+        })
     }
 
     /// What stands in the file: TOML, or a word without quotes, which is text.
@@ -149,7 +181,9 @@ impl Edited {
             let is_around = span.start < brought.start && span.end > brought.end;
             let is_touched = span.start < brought.end && span.end > brought.start;
             if is_touched && !is_around {
-                return setting.wrong(span.end > *value_at, mistake.message, mistake.help);
+                let is_key = mistake.message.starts_with("unknown key");
+                let near = is_key.then(|| setting.did_you_mean(&self.original)).flatten();
+                return setting.wrong(span.end > *value_at, mistake.message, near.or(mistake.help));
             }
             let back = |at: usize| if at >= brought.end { at - brought.len() + replaced } else { at };
             span = back(span.start)..back(span.end);
@@ -167,8 +201,11 @@ fn apply(text: &str, setting: &Setting) -> Result<Option<(String, Edit)>, Mistak
     let keys = keys.ok_or_else(|| setting.wrong(false, "this is no path of a value", help()))?;
     let keys: Vec<&str> = keys.iter().map(Key::get).collect();
     let mut place = String::new();
-    put(document.as_table_mut(), &keys, value, &mut place)
-        .map_err(|(message, help)| setting.wrong(false, message, help))?;
+    put(document.as_table_mut(), &keys, value, &mut place).map_err(|(message, help)| {
+        let is_last = place.split('.').count() + 1 == keys.len();
+        let near = is_last.then(|| setting.did_you_mean(text)).flatten();
+        setting.wrong(false, message, near.or(help))
+    })?;
     let new = document.to_string();
     // A table inside a table of one line, which does not exist yet.
     if !locate::locate(&new, &place).exact {
@@ -254,6 +291,27 @@ fn put_in_list(list: &mut Item, keys: &[&str], value: Value, place: &mut String)
     }
     *place += &format!("[{number}]");
     put(entries.swap_remove(number), rest, value, place)
+}
+
+/// Collects the paths of the values in `table`, which stands at `at`, that have this key.
+fn paths_to(key: &str, table: &dyn TableLike, at: &str, paths: &mut Vec<String>) {
+    for (name, item) in table.iter() {
+        let path = if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
+        if let Some(inner) = item.as_table_like() {
+            paths_to(key, inner, &path, paths);
+        } else if let Some(entries) = item.as_array_of_tables() {
+            let kind = |table: &Table| table.get("kind").and_then(Item::as_str).map(str::to_owned);
+            for (number, entry) in entries.iter().enumerate() {
+                let own = kind(entry).filter(|own| {
+                    entries.iter().filter(|other| kind(other).as_ref() == Some(own)).count() == 1
+                });
+                let entry_path = format!("{path}.{}", own.unwrap_or_else(|| number.to_string()));
+                paths_to(key, entry, &entry_path, paths);
+            }
+        } else if name == key {
+            paths.push(path);
+        }
+    }
 }
 
 fn is_list_of_tables(item: &Item) -> bool {

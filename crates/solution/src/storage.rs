@@ -147,7 +147,7 @@ fn pool(file: &SolutionFile, entry: usize) -> Checked<PoolSpec> {
     };
     if let Some(lacking) = pool.raid.lacks(pool.disks) {
         let message =
-            format!("pool `{}` cannot be made of {} disks at this RAID level", pool.name, pool.disks);
+            format!("pool `{}` cannot be made at this RAID level with disks = {}", pool.name, pool.disks);
         return Err(Wrong::new(format!("{path}.disks"), message).help(lacking));
     }
     let tiering = pool.tiering.as_ref().map(|tiering| tiering_of(tiering, pool.raid));
@@ -155,7 +155,7 @@ fn pool(file: &SolutionFile, entry: usize) -> Checked<PoolSpec> {
         && let Some(lacking) = tiering.raid.lacks(fast.disks)
     {
         let message = format!(
-            "the faster tier of pool `{}` cannot be made of {} disks at this RAID level",
+            "the faster tier of pool `{}` cannot be made at this RAID level with fast_disks = {}",
             pool.name, fast.disks
         );
         return Err(Wrong::new(format!("{path}.fast_disks"), message).help(lacking));
@@ -259,8 +259,10 @@ fn behind(file: &SolutionFile, volume: &Volume, path: &str) -> Checked<(Behind, 
             let disk = disk_index(&file.disk, kind, &format!("{path}.disk"))?;
             let (disks, raid) = (volume.disks, volume.raid);
             if let Some(lacking) = raid.lacks(disks) {
-                let message =
-                    format!("volume `{}` cannot be made of {disks} disks at this RAID level", volume.name);
+                let message = format!(
+                    "volume `{}` cannot be made at this RAID level with disks = {disks}",
+                    volume.name
+                );
                 return Err(Wrong::new(format!("{path}.disks"), message).help(lacking));
             }
             let of_disks = gib_of_disks(file.disk[disk].capacity_gb, disks, raid, disks);
@@ -321,7 +323,8 @@ pub(crate) fn mark_under_test(file: &SolutionFile, hosts: &mut [HostSpec], mista
     for host in hosts.iter_mut().filter(|host| host.is_under_test) {
         let there = host.volumes.iter().filter(|volume| volume.role == Role::Database).count();
         if let Some(limit) = limit.filter(|&limit| limit as usize > there) {
-            let message = format!("{limit} volumes are to be tested on `{}`, which has {there}", host.name);
+            let message =
+                format!("`{}` has fewer volumes than are to be tested: {there}, not {limit}", host.name);
             mistakes.add(Wrong::new("under_test.volumes_per_host", message));
         }
         let mut left = limit.unwrap_or(u32::MAX);

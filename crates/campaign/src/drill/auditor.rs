@@ -1,9 +1,10 @@
-//! What users were promised in a drill, what they create_copies, and how the copies were meanwhile.
+//! What users were promised in a drill, what they got, and how the copies were meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use replication::{ArbiterEvent, CopySpec, Dial, Epoch, Event, HostId};
+use results::figures::{counted, number};
 use results::{Comparison, IoTotals, Origin, Outcome, Verdict};
 use solution::{DrillEventKind, DrillSpec, Failure};
 
@@ -322,8 +323,9 @@ impl Auditor {
                     summary.lost_generations.0 += loss.missing_generations;
                     summary.lost_generations.1 = summary.lost_generations.1.max(loss.bound_generations);
                     text += &format!(
-                        ", {} log generations are missing, at most {}",
-                        loss.missing_generations, loss.bound_generations
+                        ", {} missing, at most {} allowed",
+                        counted(loss.missing_generations.into(), "log generation"),
+                        number(loss.bound_generations.into(), 0)
                     );
                 }
                 self.notes.push((holder.0.into(), text));
@@ -400,7 +402,10 @@ impl Bench {
         let bound = database.spec.loss_bound_generations();
         let rule = Rule {
             name: "drill_lost_logs",
-            text: format!("activations lose at most the {bound} log generations that the dial allows"),
+            text: format!(
+                "activations lose no more than the dial allows: {}",
+                counted(bound.into(), "log generation")
+            ),
             comparison: Comparison::AtMost,
             unit: "logs",
         };

@@ -94,7 +94,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("per_site = [2]", "per_site = [1]", "a drill needs further copies"),
     ("enclosure = \"E\"", "enclosure = \"F\"", "no enclosure is called `F`"),
     ("disk = \"ST4000NM0023\"\ndisks = 4", "disk = \"X\"\ndisks = 4", "no disk is called `X`"),
-    ("disks = 4", "disks = 3", "pool `P` cannot be made of 3 disks"),
+    ("disks = 4", "disks = 3", "pool `P` cannot be made at this RAID level with disks = 3"),
     ("raid = \"raid6\"", "raid = \"raid6\"\ngroup_disks = 2", "pool `P` has no disk left for data"),
     ("raid = \"raid6\"", "raid = \"raid6\"\nfast_disks = 2", "of what kind its 2 faster disks are"),
     ("raid = \"raid1\"", "raid = \"replica2\"", "need a pool with a replicated store"),

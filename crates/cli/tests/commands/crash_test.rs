@@ -143,3 +143,18 @@ fn a_killed_writer_is_held_to_what_the_witness_heard() {
     assert_eq!(again.status.code(), Some(2), "notes that exist are left alone: {}", text(&again.stderr));
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), heard);
 }
+
+#[test]
+fn notes_of_another_version_are_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let notes = dir.path().join("notes.json");
+    // What the next version keeps is not known here: it need not have these fields.
+    for fields in [r#""run": "01", "sessions": {"0": 1}"#, r#""commits": 1"#] {
+        std::fs::write(&notes, format!(r#"{{"version": 2, {fields}}}"#)).unwrap();
+        let refused = verify(&dir.path().join("disk"), &notes);
+        let told = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{told}");
+        assert!(told.contains("notes.json: it has version 2; this program reads version 1"), "{told}");
+        assert!(told.contains("verify with the proofload that wrote the notes"), "{told}");
+    }
+}

@@ -90,7 +90,9 @@ fn qualified(data: &RunData, tests: &[TestReport], conditions: &[ConditionRow]) 
     let figure = |iops: f64| format!("{} transactional I/O per second and server", number(iops, 2));
     let plan = claim.and_then(|claim| Some((claim.mailboxes?, claim.iops_per_server?)));
     let carries = match plan {
-        Some((mailboxes, iops)) => format!("carries {} mailboxes ({})", number(mailboxes, 0), figure(iops)),
+        Some((mailboxes, iops)) => {
+            format!("carries {} ({})", counted(mailboxes as u64, "mailbox"), figure(iops))
+        }
         None => {
             let servers = claim.map_or(1, |claim| claim.hosts.len()).max(1) as f64;
             let targets = tests.iter().filter(|test| conditions::is_load(test));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use results::figures::counted;
 use solution::{Behind, PoolSpec, Role, VolumeKind};
 
 use super::ratios::ratios;
@@ -155,7 +156,9 @@ impl Fitting<'_> {
             .map(|(host, (_, there))| (self.most_databases(&[host]).1, there))
             .filter(|(needed, there)| needed > there)
             .max();
-        most.map(|(needed, there)| format!("{needed} volumes per host are needed, there are {there}"))
+        most.map(|(needed, there)| {
+            format!("each host needs {} and has {there}", counted(needed as u64, "volume"))
+        })
     }
 
     /// How a demand uses the disks and the capacity, as of one volume without a name.

@@ -50,15 +50,15 @@ fn write_found(out: &mut String, found: &Found) -> std::fmt::Result {
     for design in found.front.iter().take(DESIGNS) {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         let what = format!(
-            "{}, {}, {:?} of {}, copies {:?}, {} databases, {} on each of {} volumes",
+            "{}, {}, {:?} of {}, copies {:?}, {}, {} on each of {}",
             design.server,
             design.disk,
             design.volume.raid,
             design.volume.disks,
             design.copies_per_site,
-            design.databases,
+            counted(design.databases.into(), "database"),
             design.databases_per_volume,
-            design.volumes_per_server,
+            counted(design.volumes_per_server.into(), "volume"),
         );
         writeln!(
             out,

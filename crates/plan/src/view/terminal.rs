@@ -32,7 +32,8 @@ type Written = std::fmt::Result;
 
 fn head(out: &mut String, plan: &Plan) -> Written {
     writeln!(out, "{}", fit(&plan.solution, WIDTH))?;
-    let groups = if plan.dags == 1 { String::new() } else { format!("{} groups, each ", plan.dags) };
+    let groups =
+        if plan.dags == 1 { String::new() } else { format!("{}, each ", counted(plan.dags.into(), "group")) };
     writeln!(
         out,
         "{} on Exchange {}; {groups}{}, {} in {}",
@@ -159,9 +160,9 @@ fn ratios(out: &mut String, ratios: &Ratios) -> Written {
 
 fn growth(out: &mut String, block: &Block) -> Written {
     let line = format!(
-        "{}: {} mailboxes, {}, {}, {} TB raw, {} I/O per second{}",
+        "{}: {}, {}, {}, {} TB raw, {} I/O per second{}",
         counted(block.blocks.into(), "block"),
-        whole(block.mailboxes),
+        counted(block.mailboxes as u64, "mailbox"),
         counted(block.hosts.into(), "host"),
         counted(block.disks.into(), "disk"),
         number(block.raw_tb, 1),

@@ -259,7 +259,7 @@ fn what_cannot_be_is_refused_at_its_line() {
         (
             base(&[2, 8], &[3, 1]),
             "per_site = [3, 1]",
-            "3 copies of a database in site `site0` need 3 servers",
+            "site `site0` has fewer servers than copies of a database",
         ),
         (base(&[17], &[2]), "count = 17", "a group has at most 16 members, this one has 17"),
         (base(&[9, 8], &[2]), "count = 8", "this one has 17"),

@@ -90,8 +90,18 @@ fn mistakes_in_a_catalogue_point_at_their_line() {
         ("survive", "survives", "survives", "unknown key"),
         ("rpm = 7200", "rpm = 15000", "[[disk]]", "I/O of disk `ST4000NM0023` is not known"),
         ("servers_per_site = [2, 3, 4, 5, 6, 7, 8]", "servers_per_site = []", "[]", "nothing to choose"),
-        ("\"raid1\", disks = 2", "\"raid1\", disks = 1", "1", "cannot be made of 1 disks"),
-        ("\"raid1\", disks = 2", "\"raid10\", disks = 5", "5", "cannot be made of 5 disks"),
+        (
+            "\"raid1\", disks = 2",
+            "\"raid1\", disks = 1",
+            "1",
+            "cannot be made at this RAID level with disks = 1",
+        ),
+        (
+            "\"raid1\", disks = 2",
+            "\"raid10\", disks = 5",
+            "5",
+            "cannot be made at this RAID level with disks = 5",
+        ),
     ] {
         let error = Catalogue::parse(&CATALOGUE.replacen(replace, by, 1), "catalogue").unwrap_err();
         assert!(error.message.contains(words), "{error}");

@@ -30,8 +30,16 @@ fn a_volume_that_cannot_be_is_refused_at_its_line() {
     for (keys, line, words) in [
         ("count = 8\npool = \"Poll\"", "pool = \"Poll\"", "no pool is called `Poll`"),
         ("count = 8\ndisk = \"e\"", "disk = \"e\"", "no disk is called `e`"),
-        ("count = 8\ndisk = \"d\"\nraid = \"raid1\"", "[[volume]]", "cannot be made of 1 disks"),
-        ("count = 8\ndisk = \"d\"\nraid = \"raid10\"\ndisks = 3", "disks = 3", "cannot be made of 3 disks"),
+        (
+            "count = 8\ndisk = \"d\"\nraid = \"raid1\"",
+            "[[volume]]",
+            "cannot be made at this RAID level with disks = 1",
+        ),
+        (
+            "count = 8\ndisk = \"d\"\nraid = \"raid10\"\ndisks = 3",
+            "disks = 3",
+            "cannot be made at this RAID level with disks = 3",
+        ),
         (
             "count = 8\ndisk = \"d\"\nenclosure = \"Shell\"",
             "enclosure = \"Shell\"",
@@ -72,7 +80,7 @@ fn volumes_of_two_kinds_on_a_host_hold_its_databases_together() {
         plan.storage.volumes.iter().flat_map(|used| used.misfits()).collect()
     };
     assert_eq!(misfits(4), Vec::<String>::new());
-    assert_eq!(misfits(3), ["8 volumes per host are needed, there are 7"]);
+    assert_eq!(misfits(3), ["each host needs 8 volumes and has 7"]);
     let logs = volume("count = 8\ndisk = \"d\"")
         + "[[volume]]\nname = \"k{n}\"\ncount = 4\nrole = \"log\"\ncapacity_gib = 900\n\
            [[volume]]\nname = \"l{n}\"\ncount = 4\nrole = \"log\"\ncapacity_gib = 900\n";

@@ -1,10 +1,10 @@
 //! The counts of a test against each other: operations, batches, latencies and sizes of one report.
 
 use evidence::Report;
-use evidence::report::{Figures, InstanceIo, MeasureRow, Percentiles, TestReport};
+use evidence::report::{Figures, InstanceIo, MeasureRow, Percentiles, TestReport, counted};
 use results::{Outcome, WorldKind};
 
-use super::{Findings, agrees_within, with};
+use super::{Findings, agrees_within, shown, with};
 
 /// Latencies of a distribution are rounded to its buckets.
 const BUCKET: f64 = 0.01;
@@ -224,8 +224,8 @@ fn sizes(test: &TestReport, findings: &mut Findings) {
             findings.add(
                 "total_of_parts",
                 format!("the databases {when} the test are not the sum over the databases"),
-                (format!("{printed} bytes"), format!("{}: database_bytes_{when}", test.name)),
-                (format!("{parts} bytes"), format!("{}: sum of the database sizes", test.name)),
+                (counted(printed, "byte"), format!("{}: database_bytes_{when}", test.name)),
+                (counted(parts, "byte"), format!("{}: sum of the database sizes", test.name)),
             );
         }
     }
@@ -250,12 +250,16 @@ fn sums(test: &TestReport, findings: &mut Findings) {
     });
     let differs = |(_, all, parts): &(&str, u64, u64)| !agrees_within(*all as f64, *parts as f64, 5e-4);
     if let Some((measure, all, parts)) = batches.into_iter().chain(operations).find(differs) {
-        let sum = format!("{}: {measure}: sum over {} instances", test.name, test.instances.len());
+        let sum = format!(
+            "{}: {measure}: sum over {}",
+            test.name,
+            counted(test.instances.len() as u64, "instance")
+        );
         findings.add(
             "instance_sum",
             "the hosts did another number of operations than their databases and logs together",
-            (all.to_string(), format!("{}: {measure} of all hosts", test.name)),
-            (parts.to_string(), sum),
+            (shown(all as f64), format!("{}: {measure} of all hosts", test.name)),
+            (shown(parts as f64), sum),
         );
     } else if let (Some(load), Some(all)) = (test.throughput, count(test, "batch"))
         && load.batches != all

@@ -269,7 +269,7 @@ fn absent(report: &Report, findings: &mut Findings) {
                 "condition_missing",
                 "a condition applies to the run, and the report does not have it",
                 (name, "table of conditions"),
-                (format!("{} conditions", report.verdict.conditions.len()), "verdict.conditions"),
+                (number_of(report.verdict.conditions.len() as u64, "condition"), "verdict.conditions"),
             );
         }
     }

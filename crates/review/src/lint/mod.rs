@@ -26,6 +26,8 @@ mod tables;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use results::figures::{number, unit_of};
+
 use crate::printed_figures::Evidence;
 pub use run::{Beside, lint_report, lint_run};
 pub use seals::signed_by;
@@ -175,10 +177,10 @@ pub(crate) fn printed(evidence: &Evidence, findings: &mut Findings) {
 /// A figure as people print it: no more than six digits that mean something.
 pub(crate) fn shown(value: f64) -> String {
     if value == 0.0 || (value.fract() == 0.0 && value.abs() < 1e15) {
-        return format!("{value}");
+        return number(value, 0);
     }
     let decimals = (5 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
-    let text = format!("{value:.decimals$}");
+    let text = number(value, decimals);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
@@ -192,7 +194,7 @@ pub(crate) fn brief(text: &str) -> String {
 
 /// A figure with its unit.
 pub(crate) fn with(value: f64, unit: &str) -> String {
-    format!("{} {unit}", shown(value)).trim_end().to_owned()
+    format!("{} {}", shown(value), unit_of(value, unit)).trim_end().to_owned()
 }
 
 /// Half a unit of the last digit that `value` was printed with.
@@ -224,8 +226,8 @@ mod tests {
 
     #[test]
     fn figures_are_shown_short() {
-        assert_eq!(shown(1_200.505_3), "1200.51");
+        assert_eq!(shown(1_200.505_3), "1,200.51");
         assert_eq!(shown(0.469), "0.469");
-        assert_eq!(shown(15_008.0), "15008");
+        assert_eq!(shown(15_008.0), "15,008");
     }
 }

@@ -6,7 +6,7 @@ use evidence::{Report, RunData};
 use results::{Counter, IoClass, Measure, Origin, Outcome, Test, Verdict, WorldKind};
 use solution::{Solution, TestKind};
 
-use super::{Findings, agrees_within, judged, with};
+use super::{Findings, agrees_within, judged, shown, with};
 
 /// Checks the rows of `run.db`.
 pub(super) fn check(data: &RunData, report: &Report, findings: &mut Findings) {
@@ -47,7 +47,7 @@ fn stray_rows(data: &RunData, findings: &mut Findings) {
         stray.entry(test).or_insert(table);
     }
     for (test, table) in stray {
-        let has = (format!("{} tests", data.tests.len()), "table test");
+        let has = (results::figures::counted(data.tests.len() as u64, "test"), "table test");
         let text = "rows belong to a test that the run does not have";
         findings.add("stray_rows", text, (format!("test {test}"), format!("table {table}")), has);
     }
@@ -128,8 +128,8 @@ fn sums(data: &RunData, test: &Test, findings: &mut Findings) {
             findings.add(
                 "instance_sum",
                 "a host did another number of operations than its databases and logs together",
-                (counted.to_string(), format!("{place} on {}", host.host)),
-                (sum.to_string(), format!("{place}: sum over {} databases or logs", parts.len())),
+                (shown(counted as f64), format!("{place} on {}", host.host)),
+                (shown(sum as f64), format!("{place}: sum over {} databases or logs", parts.len())),
             );
             return;
         }

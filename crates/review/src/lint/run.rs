@@ -1,6 +1,6 @@
 //! A run of ours: its report as facts as printed, its verdicts, its solution, and `report.json` against `run.db`.
 
-use evidence::report::{Figures, InstanceIo, TestReport};
+use evidence::report::{Figures, InstanceIo, TestReport, counted};
 use evidence::{Chain, Report, RunData};
 use results::{Ending, Outcome, Verdict};
 use serde_json::Value;
@@ -166,8 +166,8 @@ fn coverage(test: &TestReport, findings: &mut Findings) {
             findings.add(
                 "coverage",
                 format!("{} passes for all pages, and not all were read", verdict.rule),
-                (format!("{read} bytes read"), format!("{}: {}", test.name, origin)),
-                (format!("{there} bytes there"), format!("{}: {}", test.name, origin)),
+                (counted(read, "byte") + " read", format!("{}: {}", test.name, origin)),
+                (counted(there, "byte") + " there", format!("{}: {}", test.name, origin)),
             );
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Findings, agrees, agrees_within, shown, with};
+use super::{Findings, agrees, agrees_within, with};
 use crate::printed_figures::{Evidence, known, mean};
 
 pub fn check(evidence: &Evidence, findings: &mut Findings) {
@@ -120,7 +120,7 @@ fn mailboxes(evidence: &Evidence, findings: &mut Findings) {
     {
         findings.add(
             "mailbox_arithmetic",
-            format!("{} databases of {} mailboxes are not all mailboxes", shown(databases), shown(each)),
+            format!("{} of {} are not all mailboxes", with(databases, "databases"), with(each, "mailboxes")),
             (with(all, "mailboxes"), "solution.mailboxes"),
             (with(databases * each, "mailboxes"), "solution: databases x mailboxes_per_database"),
         );
@@ -134,9 +134,9 @@ fn mailboxes(evidence: &Evidence, findings: &mut Findings) {
         findings.add(
             "failure_arithmetic",
             format!(
-                "{} servers with {} active databases are not all databases",
-                shown(servers),
-                shown(active)
+                "{} with {} are not all databases",
+                with(servers, "servers"),
+                with(active, "active databases")
             ),
             (with(databases, "databases"), "solution.databases"),
             (
@@ -151,7 +151,7 @@ fn mailboxes(evidence: &Evidence, findings: &mut Findings) {
     {
         findings.add(
             "failure_arithmetic",
-            format!("{} servers with {} mailboxes are not all mailboxes", shown(servers), shown(each)),
+            format!("{} with {} are not all mailboxes", with(servers, "servers"), with(each, "mailboxes")),
             (with(all, "mailboxes"), "solution.mailboxes"),
             (with(servers * each, "mailboxes"), "solution: servers_tested x mailboxes_per_server_tested"),
         );
@@ -214,8 +214,8 @@ fn divisor(calculator: &BTreeMap<String, toml::Value>, findings: &mut Findings) 
         findings.add(
             "calculator_divisor",
             format!("rows of one table divide by different numbers of servers: {}", names.join(", ")),
-            (format!("{other} servers"), format!("calculator.{name}: per group by per server")),
-            (format!("{divisor} servers"), format!("calculator.{first}: per group by per server")),
+            (with(*other, "servers"), format!("calculator.{name}: per group by per server")),
+            (with(divisor, "servers"), format!("calculator.{first}: per group by per server")),
         );
     }
 }

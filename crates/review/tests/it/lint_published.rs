@@ -25,26 +25,26 @@ const MD3260: &[Listed] = &[
     (
         "the performance summary repeats the stress run: server 1",
         "stress_as_performance",
-        "642 1/s @ summary.server[1]",
-        "633.738 1/s @ performance-1",
+        "642 /s @ summary.server[1]",
+        "633.738 /s @ performance-1",
     ),
     (
         "the same: server 3",
         "stress_as_performance",
-        "630.7 1/s @ summary.server[3]",
-        "609.888 1/s @ performance-3",
+        "630.7 /s @ summary.server[3]",
+        "609.888 /s @ performance-3",
     ),
     (
         "the same: server 4",
         "stress_as_performance",
-        "633.1 1/s @ summary.server[4]",
-        "633.922 1/s @ performance-4",
+        "633.1 /s @ summary.server[4]",
+        "633.922 /s @ performance-4",
     ),
     (
         "server 2 matches neither run: 632",
         "summary_differs",
-        "632 1/s @ summary.server[2]",
-        "623.702 1/s @ performance-2",
+        "632 /s @ summary.server[2]",
+        "623.702 /s @ performance-2",
     ),
     (
         "server 2: write 12.8 ms against 9.1 and 8.8",
@@ -55,8 +55,8 @@ const MD3260: &[Listed] = &[
     (
         "server 2: 44 log writes per second against 46",
         "summary_differs",
-        "44 1/s @ summary.server[2].log",
-        "1/s @ performance-2",
+        "44 /s @ summary.server[2].log",
+        "/s @ performance-2",
     ),
     (
         "server 3: log latency 1.4 ms against 2.6",
@@ -65,8 +65,8 @@ const MD3260: &[Listed] = &[
         "ms @ stress-3",
     ),
     ("backup is that of server 3 alone", "one_server_as_all", "911.4 MB/s", "927.815 MB/s"),
-    ("target 452 against 453.75", "target_differs", "452 1/s", "453.75 1/s"),
-    ("56 x 268 = 15,008 mailboxes", "mailbox_arithmetic", "15000 mailboxes", "15008 mailboxes"),
+    ("target 452 against 453.75", "target_differs", "452 /s", "453.75 /s"),
+    ("56 x 268 = 15,008 mailboxes", "mailbox_arithmetic", "15,000 mailboxes", "15,008 mailboxes"),
     ("508 against 506 logs", "stated_twice", "506 logs", "508 logs"),
     (
         "engine version in the software table and in the reports",
@@ -75,12 +75,12 @@ const MD3260: &[Listed] = &[
         "15.00.0775.028",
     ),
     ("log rows of the calculator divide by 8, others by 12", "calculator_divisor", "8 servers", "12 servers"),
-    ("load after the window: 23 min (performance)", "load_after_window", "1375 s @ performance-2", "0 s"),
-    ("load after the window: 3 h 10 min (stress)", "load_after_window", "11386 s @ stress-1", "0 s"),
+    ("load after the window: 23 min (performance)", "load_after_window", "1,375 s @ performance-2", "0 s"),
+    ("load after the window: 3 h 10 min (stress)", "load_after_window", "11,386 s @ stress-1", "0 s"),
 ];
 
 const HX7510: &[Listed] = &[
-    ("summary counts maintenance reads", "maintenance_counted", "1200.51 1/s", "1110.14 1/s @ performance-1"),
+    ("summary counts maintenance reads", "maintenance_counted", "1,200.51 /s", "1,110.14 /s @ performance-1"),
     ("formatted capacity in GB is TB", "unit", "70.82 GB", "30 TB"),
     ("63.46 % is volumes by formatted, data is 42 %", "used_capacity", "63.46 %", "42.3609 %"),
     ("recovery 2.82 against 2.856 s", "summary_differs", "2.82 s", "2.8558 s"),
@@ -91,8 +91,8 @@ const CS700: &[Listed] = &[
     (
         "the appendix of host 1 is host 6",
         "host_mixup",
-        "4948.52 1/s @ performance-1",
-        "4569.58 1/s @ summary.server[1]",
+        "4,948.52 /s @ performance-1",
+        "4,569.58 /s @ summary.server[1]",
     ),
     (
         "write latency of host 2 repeats host 3",
@@ -101,16 +101,16 @@ const CS700: &[Listed] = &[
         "2.9802 ms @ summary.server[3]",
     ),
     ("0.526 I/O per mailbox against 0.469", "iops_per_mailbox", "0.526", "0.468623"),
-    ("quota 1000 against 1024 MB", "stated_twice", "1000 MB", "1024 MB"),
+    ("quota 1000 against 1024 MB", "stated_twice", "1,000 MB", "1,024 MB"),
     ("RAID 6 against triple parity", "raid_level", "RAID 6", "triple parity"),
-    ("load after the window: 23 min (performance)", "load_after_window", "1387 s @ performance-1", "0 s"),
+    ("load after the window: 23 min (performance)", "load_after_window", "1,387 s @ performance-1", "0 s"),
     ("load after the window: 12.5 min (stress)", "load_after_window", "752 s @ stress-1", "0 s"),
 ];
 
 const R740XD: &[Listed] = &[
     ("the layout gives at most 55 active databases", "layout_activation", "56 active", "55 active"),
     ("7 x 56 = 392 databases", "failure_arithmetic", "384 databases", "392 databases"),
-    ("7 x 1458 = 10,206 mailboxes", "failure_arithmetic", "10000 mailboxes", "10206 mailboxes"),
+    ("7 x 1458 = 10,206 mailboxes", "failure_arithmetic", "10,000 mailboxes", "10,206 mailboxes"),
     ("aggregate write latency is the log latency", "aggregate_latency", "0.103 ms", "0.282857 ms"),
     ("102/712 divides one server by seven", "one_server_capacity", "102 TB", "712 TB"),
     ("10 disks in 14 RAID 0 volumes", "volume_count", "14 volumes", "10 disks"),
@@ -123,15 +123,15 @@ const R740XD: &[Listed] = &[
 const EMC: &[Listed] = &[
     ("disks tested: 1", "tested_disks", "1 disks", "10 disks"),
     ("backup raw 400 GB against 4 x 146", "raw_capacity", "400 GB", "584 GB"),
-    ("GB for MB", "unit", "124700 GB", "53.37 MB/s"),
-    ("252 MB below the sum of its databases", "total_of_parts", "124700 MB", "124952 MB"),
+    ("GB for MB", "unit", "124,700 GB", "53.37 MB/s"),
+    ("252 MB below the sum of its databases", "total_of_parts", "124,700 MB", "124,952 MB"),
     ("database utilization 50.5 % against 21 %", "database_utilization", "50.5 %", "20.3767 %"),
     ("checksum sum 8.0 MB/s", "rate", "8 MB/s", "67.9946 MB/s"),
     (
         "free page table average below its minimum",
         "average_outside_range",
-        "183181 @ checksum-1",
-        "183184 @ checksum-1",
+        "183,181 @ checksum-1",
+        "183,184 @ checksum-1",
     ),
     ("stress appendix titled 2 hours, ran 24", "duration_title", "2 h", "24.0017 h"),
     ("initiator 2.02 and 2.03", "stated_twice", "2.02", "2.03"),

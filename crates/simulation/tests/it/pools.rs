@@ -269,14 +269,18 @@ fn a_pool_that_cannot_be_is_refused_where_it_stands() {
     let of_two =
         tiering("2011", 60.0, fast).replace("= 4", "= 2").replace("every_min", "raid = \"raid5\", every_min");
     assert!(
-        refused(of_two).contains("the faster tier of pool `Pool` cannot be made of 2 disks"),
+        refused(of_two)
+            .contains("the faster tier of pool `Pool` cannot be made at this RAID level with fast_disks = 2"),
         "the faster tier has a protection of its own"
     );
     let error = refused(tiering("1911", 60.0, fast));
     assert!(error.contains("no tiering \"1911\"") && error.contains("what_if.toml:"), "{error}");
     let error = Question { array: DYNAMIC, ..question(tiering("2011", 60.0, fast)) }.refused_storage();
     assert!(error.contains("tiers are RAID groups"), "{error}");
-    assert!(refused(pool(2, "raid6", "")).contains("pool `Pool` cannot be made of 2 disks"));
+    assert!(
+        refused(pool(2, "raid6", ""))
+            .contains("pool `Pool` cannot be made at this RAID level with disks = 2")
+    );
     let unknown = "store = { kind = \"dynamic_pool\", model = \"1912\", spare_disks = 1 }";
     let error = Question { array: unknown, ..question(pool(12, "raid6", "")) }.refused_storage();
     assert!(error.contains("dynamic_pool") && error.contains("2012"), "{error}");

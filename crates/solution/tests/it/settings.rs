@@ -158,3 +158,26 @@ fn a_path_that_means_no_single_value_is_refused_with_what_there_is() {
         assert!(Setting::of_argument(argument).is_err(), "{argument}");
     }
 }
+
+#[test]
+fn key_without_its_path_is_refused_with_the_paths_that_end_in_it() {
+    let stress = "\n[[test]]\nkind = \"stress\"\nduration_s = 6\n";
+    let file = format!("{FILE}{stress}{stress}");
+    let told = |setting: Setting| {
+        let error = Solution::parse_with(&file, "small.toml", &[setting]).expect_err("no such path");
+        error.help.clone().expect("help")
+    };
+    let all = "did you mean `test.performance.duration_s`, `test.3.duration_s` or `test.4.duration_s`?";
+    let set = |argument: &str| told(Setting::of_argument(argument).expect("a setting"));
+    assert_eq!(set("duration_s=10"), all);
+    assert_eq!(set("test.duration_s=10"), all);
+    assert_eq!(set("performance.duration_s=10"), "did you mean `test.performance.duration_s`?");
+    assert_eq!(
+        set("batches_per_s=1"),
+        "did you mean `load.batches_per_s`?",
+        "a key that the file leaves out"
+    );
+    assert!(set("test.perf.duration_s=10").starts_with("name one by its number"));
+    let variable = Setting::of_variable("PROOFLOAD_SET_PERFORMANCE__DURATION_S", "10").expect("a setting");
+    assert_eq!(told(variable), "did you mean `PROOFLOAD_SET_TEST__PERFORMANCE__DURATION_S`?");
+}

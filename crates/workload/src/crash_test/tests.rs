@@ -1,8 +1,8 @@
 //! What a verification takes for a loss, and what not.
 
 use smallvec::smallvec;
-use world::Duration;
 use world::sim::{Faults, FixedLatency, FixedLatencyTimes, PowerCut, SimConfig, Simulation};
+use world::{Duration, Task};
 
 use super::*;
 use crate::schema::Tree;
@@ -10,39 +10,77 @@ use crate::schema::Tree;
 const FILE_BYTES: u64 = 16 << 20;
 const FOLDER: &str = "/disk/test";
 
+/// A load of some sessions in a folder, of which a listener hears.
+struct Driven {
+    sim: Simulation,
+    host: World,
+    other: World,
+    heard: Rc<RefCell<ListenerNotes>>,
+    stop: StopSignal,
+    writing: Task<()>,
+}
+
+impl Driven {
+    /// Starts it, and waits until each session has committed: what a crash leaves of a half-made database is another
+    /// question.
+    fn start(seed: u64, folder: &'static str, sessions: u32) -> Driven {
+        let storage = Box::new(FixedLatency::new(seed, FixedLatencyTimes::default()));
+        let sim = Simulation::new(seed, SimConfig { storage, ..SimConfig::default() });
+        let (host, other) = (sim.host("h"), sim.host("w"));
+        sim.volume("h", "/disk", 1 << 40);
+        let heard: Rc<RefCell<ListenerNotes>> = Rc::default();
+        let (noted, listening) = (heard.clone(), other.clone());
+        drop(other.spawn(async move {
+            let listener = listening.listen("w:7700").await.unwrap();
+            let _ = note_commits(&listener, |notes| *noted.borrow_mut() = notes.clone()).await;
+        }));
+        sim.run_until(other.sleep(Duration::from_millis(1)));
+        let stop = StopSignal::new();
+        let (writer, stopping) = (host.clone(), stop.clone());
+        let writing = host.spawn(async move {
+            let _ = write(&writer, folder, FILE_BYTES, sessions, "w:7700", &stopping, |_| ()).await;
+        });
+        while heard.borrow().sessions.len() < sessions as usize {
+            sim.run_until(other.sleep(Duration::from_millis(5)));
+        }
+        Driven { sim, host, other, heard, stop, writing }
+    }
+
+    /// Ends it by a power cut after `delay`, with these faults; gives what the listener has heard then.
+    fn cut(self, faults: Faults, delay: Duration) -> (World, Simulation, ListenerNotes) {
+        let Driven { sim, other, heard, .. } = self;
+        sim.set_faults(faults);
+        sim.run_until(other.sleep(delay));
+        sim.crash("h");
+        // What had been sent still arrives.
+        sim.run_until(other.sleep(Duration::from_secs(1)));
+        sim.set_faults(Faults::default());
+        let world = sim.restart("h");
+        let notes = heard.borrow().clone();
+        (world, sim, notes)
+    }
+}
+
 /// Some commits in `folder`, ended in order or by a power cut that leaves only what was synced.
 fn commits_in(folder: &'static str, cut: bool) -> (World, Simulation, ListenerNotes) {
-    let storage = Box::new(FixedLatency::new(1, FixedLatencyTimes::default()));
-    let faults = Faults { power_cut: PowerCut::lose_all(), ..Faults::default() };
-    let sim = Simulation::new(1, SimConfig { storage, faults, ..SimConfig::default() });
-    let (host, other) = (sim.host("h"), sim.host("w"));
-    sim.volume("h", "/disk", 1 << 40);
-    let heard: Rc<RefCell<ListenerNotes>> = Rc::default();
-    let (noted, listening) = (heard.clone(), other.clone());
-    drop(other.spawn(async move {
-        let listener = listening.listen("w:7700").await.unwrap();
-        let _ = note_commits(&listener, |notes| *noted.borrow_mut() = notes.clone()).await;
-    }));
-    sim.run_until(other.sleep(Duration::from_millis(1)));
-    let stop = StopSignal::new();
-    let (writer, stopping) = (host.clone(), stop.clone());
-    let writing = host.spawn(async move {
-        let _ = write(&writer, folder, FILE_BYTES, 2, "w:7700", &stopping, |_| ()).await;
-    });
-    while heard.borrow().sessions.len() < 2 {
-        sim.run_until(other.sleep(Duration::from_millis(5)));
+    let driven = Driven::start(1, folder, 2);
+    if cut {
+        return driven.cut(Faults { power_cut: PowerCut::lose_all(), ..Faults::default() }, Duration::ZERO);
     }
-    let world = if cut {
-        sim.crash("h");
-        sim.restart("h")
-    } else {
-        stop.stop();
-        sim.run_until(writing);
-        host
-    };
+    let Driven { sim, host, other, heard, stop, writing } = driven;
+    stop.stop();
+    sim.run_until(writing);
     sim.run_until(other.sleep(Duration::from_secs(1)));
     let notes = heard.borrow().clone();
-    (world, sim, notes)
+    (host, sim, notes)
+}
+
+/// Load until the plug is pulled; then what recovery finds, held against the listener.
+fn pull_the_plug(seed: u64, faults: Faults) -> (ListenerNotes, Result<Findings, CrashTestError>) {
+    let driven = Driven::start(seed, FOLDER, 4);
+    let (world, sim, notes) = driven.cut(faults, Duration::from_millis(200 + seed * 7));
+    let found = sim.run_until(verify(&world, FOLDER, &notes));
+    (notes, found)
 }
 
 fn page_at(pgno: u32) -> u64 {
@@ -184,4 +222,75 @@ fn storage_is_blamed_for_what_is_gone_and_for_nothing_else() {
         of_kind(ErrorKind::Io),
     ];
     assert!(!hindered.iter().any(CrashTestError::is_loss));
+}
+
+#[test]
+fn a_disk_that_keeps_its_word_loses_no_acknowledged_commit() {
+    let power_cut = PowerCut { lost_write: 0.3, torn_write: 0.5, ..PowerCut::default() };
+    for seed in 1..=12 {
+        let (notes, found) =
+            pull_the_plug(seed, Faults { power_cut: power_cut.clone(), ..Faults::default() });
+        let found = found.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(found.is_kept(), "seed {seed}: {found:?}");
+        assert!(found.acknowledged > 100, "seed {seed}: {notes:?}");
+        assert!(found.recovery.logs_replayed > 0);
+    }
+}
+
+#[test]
+fn a_disk_that_lies_about_syncs_is_caught() {
+    let power_cut = PowerCut { lost_write: 0.5, ..PowerCut::default() };
+    let mut lost = 0;
+    for seed in 1..=12 {
+        let (notes, found) = pull_the_plug(
+            seed,
+            Faults { dropped_sync: 1.0, power_cut: power_cut.clone(), ..Faults::default() },
+        );
+        match found {
+            Ok(found) => {
+                for &(session, first, last) in &found.lost {
+                    assert_eq!(last, notes.sessions[&session]);
+                    assert!(first <= last);
+                }
+                lost += u32::from(!found.is_kept());
+            }
+            Err(CrashTestError::Engine(_)) => lost += 1,
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+    }
+    assert!(lost >= 11, "only {lost} of 12 lies were noticed");
+}
+
+#[test]
+fn the_word_about_another_run_is_not_taken() {
+    let storage = Box::new(FixedLatency::new(1, FixedLatencyTimes::default()));
+    let sim = Simulation::new(1, SimConfig { storage, ..SimConfig::default() });
+    let host = sim.host("h");
+    sim.volume("h", "/disk", 1 << 40);
+    let found = sim.run_until(verify(&host, "/disk", &ListenerNotes::default()));
+    assert!(matches!(found, Err(CrashTestError::Foreign { .. })), "{found:?}");
+    let heard = sim.run_until(async {
+        let listener = host.listen("h:7700").await.unwrap();
+        let stop = StopSignal::new();
+        let (ended, heard) = futures_util::future::join(
+            write(&host, "/disk/test", FILE_BYTES, 2, "h:7700", &stop, |count| {
+                if count >= 50 {
+                    stop.stop();
+                }
+            }),
+            note_commits(&listener, |_| ()),
+        )
+        .await;
+        assert!(ended.unwrap() >= 50);
+        heard.unwrap()
+    });
+    assert!(sim.run_until(verify(&host, "/disk/test", &heard)).unwrap().is_kept());
+    let other = ListenerNotes { run: heard.run ^ 1, ..heard.clone() };
+    let found = sim.run_until(verify(&host, "/disk/test", &other));
+    assert!(matches!(found, Err(CrashTestError::OtherRun { .. })), "{found:?}");
+    let mut claims_more = heard;
+    *claims_more.sessions.get_mut(&2).unwrap() += 3;
+    let found = sim.run_until(verify(&host, "/disk/test", &claims_more)).unwrap();
+    assert!(!found.is_kept());
+    assert!(matches!(found.lost[..], [(2, _, last)] if last == claims_more.sessions[&2]), "{:?}", found.lost);
 }

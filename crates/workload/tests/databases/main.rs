@@ -3,7 +3,6 @@
 mod checkers;
 mod codec;
 mod common;
-mod crash_test;
 mod full_disk;
 mod load_shape;
 mod log_volume;
