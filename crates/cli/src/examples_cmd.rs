@@ -14,7 +14,7 @@ pub struct ExamplesArguments {
     /// The example to write; without a name they are listed.
     #[arg(value_name = "NAME")]
     name: Option<String>,
-    /// File to write; NAME.toml without it. A file that exists stays as it is.
+    /// File to write, or `-` for stdout; NAME.toml without it. A file that exists stays as it is.
     #[arg(long, value_name = "FILE", requires = "name")]
     out: Option<PathBuf>,
     /// Print the list as JSON.
@@ -46,6 +46,10 @@ pub fn run(arguments: &ExamplesArguments) -> Result<Status, Failure> {
         return Err(Failure::wrong_input(format!("no example is called `{name}`")).help(help));
     };
     let path = arguments.out.clone().unwrap_or_else(|| format!("{name}.toml").into());
-    write_new(&path, example.text.as_bytes())?;
+    if path.as_os_str() == "-" {
+        data(example.text)?
+    } else {
+        write_new(&path, example.text.as_bytes())?
+    }
     Ok(Status::Pass)
 }

@@ -207,6 +207,8 @@ fn every_solution_of_the_repository_ships_as_an_example_that_is_never_written_ov
         std::fs::write(&path, "mine").expect("writable");
         assert_eq!(output(folder.path(), &["examples", name]).0, 2);
         assert_eq!(std::fs::read(&path).expect("kept"), b"mine");
+        let (status, text, _) = output(folder.path(), &["examples", name, "--out", "-"]);
+        assert_eq!((status, text.as_bytes()), (0, shipped.as_slice()), "{name}");
     }
 }
 
