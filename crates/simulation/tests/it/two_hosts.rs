@@ -2,8 +2,8 @@
 
 use campaign::progress::{Progress, Watcher};
 use results::{Outcome, Row, Test};
-use simulation::{SimulationOutcome, SimulationPlan, simulate, with_databases};
-use solution::{Deployment, LoadMode, Solution, TestKind};
+use simulation::{Domain, SimulationOutcome, SimulationPlan, Storage, simulate, with_databases};
+use solution::{Deployment, LoadMode, Solution, TestKind, TestSpec};
 use world::Duration;
 use world::sim::{FixedLatency, FixedLatencyTimes};
 
@@ -75,11 +75,26 @@ fn simulated(seed: u64, hosts: &[&str]) -> (SimulationOutcome, Vec<Row>) {
         bytes_per_second: 10_000_000,
         ..FixedLatencyTimes::default()
     };
-    let storage = Box::new(FixedLatency::new(seed, times));
     let mut rows: Vec<Row> = Vec::new();
-    let plan = SimulationPlan { deployments, tests, seed, storage, modelled: None, faults: Vec::new() };
-    let outcome = simulate(plan, &mut rows, &mut Silent);
+    let outcome = simulate(on(times, deployments, tests, seed), &mut rows, &mut Silent);
     (outcome, rows)
+}
+
+/// The hosts on one storage whose times are always these.
+fn on(
+    times: FixedLatencyTimes,
+    deployments: Vec<Deployment>,
+    tests: Vec<TestSpec>,
+    seed: u64,
+) -> SimulationPlan {
+    let storage = move || Storage {
+        description: String::new(),
+        model: Box::new(FixedLatency::new(seed, times)),
+        modelled: None,
+        parts: Vec::new(),
+    };
+    let domains = vec![Domain { hosts: (0..deployments.len()).collect(), storage: Box::new(storage) }];
+    SimulationPlan { deployments, tests, seed, domains, faults: Vec::new(), threads: 1 }
 }
 
 /// Two hosts whose load test, of seven minutes, may end as soon as its figures are known to `percent`.
@@ -92,10 +107,9 @@ fn estimated(percent: f64) -> (SimulationOutcome, Vec<Row>) {
     tests[1].duration_s = 420.0;
     tests[1].until_percent = Some(percent);
     let read_latency = Duration::from_millis(30);
-    let storage = Box::new(FixedLatency::new(1, FixedLatencyTimes { read_latency, ..Default::default() }));
+    let times = FixedLatencyTimes { read_latency, ..Default::default() };
     let mut rows: Vec<Row> = Vec::new();
-    let plan = SimulationPlan { deployments, tests, seed: 1, storage, modelled: None, faults: Vec::new() };
-    (simulate(plan, &mut rows, &mut Silent), rows)
+    (simulate(on(times, deployments, tests, 1), &mut rows, &mut Silent), rows)
 }
 
 #[test]

@@ -73,7 +73,7 @@ pub use fault::{
     CrashPoint, Death, FaultCounts, FaultKind, Faults, Lie, OpCounts, OpKind, PowerCut, Survival,
 };
 pub use net::Link;
-pub use side_by_side::{Job, Side, processors, side_by_side};
+pub use side_by_side::{Job, Meeting, Side, processors, side_by_side};
 pub use storage::{
     FileId, FixedLatency, FixedLatencyTimes, RequestId, StorageFailure, StorageModel, StorageOp,
     StorageRequest, VolumeId, ZeroLatency,

@@ -28,7 +28,7 @@ impl Visitor<'_> {
     }
 
     async fn meet(&self) {
-        self.side.arrive();
+        self.side.meeting().arrive();
         self.met.wait().await;
     }
 }
@@ -38,7 +38,7 @@ fn visit<T>(side: &Side<Said>, seed: u64, program: impl AsyncFnOnce(&Visitor<'_>
     side.attach(&simulation);
     let met = Notify::new();
     let here = met.clone();
-    side.at_meeting(move || here.notify_all());
+    side.meeting().when_met(move || here.notify_all());
     let visitor = Visitor { side, world: simulation.host("h"), met };
     simulation.run_until(program(&visitor))
 }
@@ -111,7 +111,8 @@ fn sides_meet_at_the_latest_arrival() {
     for (arrived, met) in arrived.chunks(5).zip(met.chunks(5)) {
         assert_eq!(met, [arrived[4]; 5]);
     }
-    let waits = said.iter().filter(|(_, (_, text))| text.ends_with("ticks") && !text.ends_with("for 1 ticks"));
+    let waits =
+        said.iter().filter(|(_, (_, text))| text.ends_with("ticks") && !text.ends_with("for 1 ticks"));
     assert!(waits.count() > 8, "virtual time goes on for those that wait");
 }
 
@@ -120,9 +121,9 @@ fn side_that_withdraws_before_the_meeting_was_not_there() {
     let leaves: Job<'_, Said, u64> = Box::new(|side| {
         visit(side, 1, async |visitor| {
             visitor.sleep_ms(1_000).await;
-            visitor.side.arrive();
+            visitor.side.meeting().arrive();
             visitor.sleep_ms(1_500).await;
-            visitor.side.withdraw();
+            visitor.side.meeting().withdraw();
             visitor.sleep_ms(30_000).await;
             visitor.meet().await;
             visitor.world.now().ns / 1_000_000
@@ -151,7 +152,10 @@ fn nobody_waits_for_a_side_that_has_ended() {
             })
         })
     };
-    assert_eq!(run(1, vec![after(500, false), after(20_000, true), after(100, true)]).0, [500, 20_000, 20_000]);
+    assert_eq!(
+        run(1, vec![after(500, false), after(20_000, true), after(100, true)]).0,
+        [500, 20_000, 20_000]
+    );
     assert_eq!(run(2, vec![after(60_000, false), after(3, true)]).0, [60_000, 60_000]);
 }
 

@@ -33,9 +33,12 @@ pub type Job<'a, M, T> = Box<dyn FnOnce(&Side<M>) -> T + Send + 'a>;
 /// One of several simulations, on its thread.
 pub struct Side<M> {
     pace: Rc<Pace>,
-    number: usize,
     messages: mpsc::Sender<(Time, usize, M)>,
 }
+
+/// Where a side meets the others; clones are the same.
+#[derive(Clone)]
+pub struct Meeting(Rc<Pace>);
 
 /// The virtual time of a side.
 pub(super) struct Pace {
@@ -44,7 +47,7 @@ pub(super) struct Pace {
     now: Cell<Time>,
     /// Events up to this time may happen without a look at the other sides.
     granted: Cell<Time>,
-    at_meeting: RefCell<Option<Box<dyn Fn()>>>,
+    when_met: RefCell<Option<Box<dyn Fn()>>>,
 }
 
 /// The processors that this program may use.
@@ -78,7 +81,7 @@ pub fn side_by_side<M: Send, T: Send>(
                     let pace = Rc::new(Pace::new(clocks, number));
                     let _ended = Ended(pace.clone());
                     pace.clocks.begin();
-                    job(&Side { pace, number, messages })
+                    job(&Side { pace, messages })
                 });
                 thread.expect("the system has threads left")
             })
@@ -126,30 +129,37 @@ impl<M> Side<M> {
     /// Sends a message to what merges.
     pub fn send(&self, message: M) {
         // Nobody takes messages any more if merging has failed; then this thread ends at its next step.
-        let _ = self.messages.send((self.pace.now.get(), self.number, message));
+        let _ = self.messages.send((self.pace.now.get(), self.pace.side, message));
     }
 
+    /// Where this side meets the others.
+    pub fn meeting(&self) -> Meeting {
+        Meeting(self.pace.clone())
+    }
+}
+
+impl Meeting {
     /// Sets what happens on this side when all sides have met.
-    pub fn at_meeting(&self, met: impl Fn() + 'static) {
-        *self.pace.at_meeting.borrow_mut() = Some(Box::new(met));
+    pub fn when_met(&self, met: impl Fn() + 'static) {
+        *self.0.when_met.borrow_mut() = Some(Box::new(met));
     }
 
     /// This side has come to the point of the next meeting.
     pub fn arrive(&self) {
-        self.pace.ask_again();
-        self.pace.clocks.arrive(self.pace.side, self.pace.now.get());
+        self.0.ask_again();
+        self.0.clocks.arrive(self.0.side, self.0.now.get());
     }
 
     /// This side is at that point no more; only before the meeting.
     pub fn withdraw(&self) {
-        self.pace.ask_again();
-        self.pace.clocks.withdraw(self.pace.side);
+        self.0.ask_again();
+        self.0.clocks.withdraw(self.0.side);
     }
 }
 
 impl Pace {
     fn new(clocks: Arc<Clocks>, side: usize) -> Pace {
-        Pace { clocks, side, now: Cell::default(), granted: Cell::default(), at_meeting: RefCell::default() }
+        Pace { clocks, side, now: Cell::default(), granted: Cell::default(), when_met: RefCell::default() }
     }
 
     /// The time to go on to: that of the next event, or of a meeting before it. `None` if neither comes.
@@ -165,7 +175,7 @@ impl Pace {
         let Step { at, until, is_meeting } = self.clocks.advance(self.side, next)?;
         self.now.set(at);
         self.granted.set(until);
-        if is_meeting && let Some(met) = &*self.at_meeting.borrow() {
+        if is_meeting && let Some(met) = &*self.when_met.borrow() {
             met();
         }
         Some(at)
