@@ -8,7 +8,7 @@ use results::{Measure, Outcome, RecordError, Recorder, Row, StoragePart, Test};
 use simulation::{
     Assumptions, Domain, SimulationOutcome, SimulationPlan, domains, simulate, storage_plan, with_databases,
 };
-use solution::{Deployment, LoadMode, Solution, TestKind, TestSpec};
+use solution::{Deployment, Solution, TestKind};
 
 const SOLUTION: &str = r#"
 [solution]
@@ -100,13 +100,12 @@ impl Recorder for Full {
     }
 }
 
-/// The three hosts with their tests, each on its own storage, changed as wished.
-fn plan(threads: usize, change: impl FnOnce(&mut Vec<Deployment>, &mut Vec<TestSpec>)) -> SimulationPlan {
+/// The three hosts with their tests, each on its own storage.
+fn plan(threads: usize) -> SimulationPlan {
     let solution = Solution::parse(SOLUTION, "domains.toml").unwrap_or_else(|error| panic!("{error}"));
     let of = |host: &str| solution.deployment(Some(host)).unwrap_or_else(|error| panic!("{error}"));
-    let mut deployments: Vec<Deployment> = ["h1", "h2", "h3"].map(of).into();
-    let mut tests = with_databases(&deployments[0].tests);
-    change(&mut deployments, &mut tests);
+    let deployments: Vec<Deployment> = ["h1", "h2", "h3"].map(of).into();
+    let tests = with_databases(&deployments[0].tests);
     let divided = domains(&solution, &deployments).into_iter().map(|hosts| {
         let seed = 1 + hosts[0] as u64;
         let plan = storage_plan(&solution, &deployments, &hosts, &Assumptions::shipped(), seed);
@@ -131,9 +130,9 @@ fn tests_of(rows: &[Row], kind: TestKind) -> Vec<&Test> {
 
 #[test]
 fn rows_and_traces_are_the_same_on_any_number_of_threads() {
-    let (first, rows, watcher) = simulated(plan(1, |_, _| {}));
+    let (first, rows, watcher) = simulated(plan(1));
     for threads in [4, 4, 2] {
-        let (again, rows_again, watcher_again) = simulated(plan(threads, |_, _| {}));
+        let (again, rows_again, watcher_again) = simulated(plan(threads));
         assert_eq!((again.trace_hash, again.elapsed), (first.trace_hash, first.elapsed));
         assert!(again.outcome.verdicts == first.outcome.verdicts);
         assert!(format!("{rows:?}") == format!("{rows_again:?}"), "the rows differ on {threads} threads");
@@ -143,7 +142,7 @@ fn rows_and_traces_are_the_same_on_any_number_of_threads() {
 
 #[test]
 fn hosts_that_share_no_storage_are_measured_together() {
-    let (simulated, rows, watcher) = simulated(plan(4, |_, _| {}));
+    let (simulated, rows, watcher) = simulated(plan(4));
     let test = *tests_of(&rows, TestKind::Performance).last().expect("it was carried out");
     assert_eq!((test.sessions, test.target_iops), (Some(12), Some(30.0)), "those of all hosts");
     let (start_ms, end_ms) = test.window_start_ms.zip(test.window_end_ms).expect("the window was closed");
@@ -166,7 +165,7 @@ fn hosts_that_share_no_storage_are_measured_together() {
 
 #[test]
 fn every_storage_part_of_every_host_is_reported_once_for_each_test() {
-    let (_, rows, _) = simulated(plan(2, |_, _| {}));
+    let (_, rows, _) = simulated(plan(2));
     let parts =
         rows.iter().filter_map(|row| if let Row::StoragePart(part) = row { Some(part) } else { None });
     let mut parts: Vec<(u32, &str, &str)> =
@@ -180,27 +179,10 @@ fn every_storage_part_of_every_host_is_reported_once_for_each_test() {
 }
 
 #[test]
-fn windows_end_together_once_the_estimates_of_all_domains_are_good() {
-    let until = |deployments: &mut Vec<Deployment>, tests: &mut Vec<TestSpec>| {
-        deployments.iter_mut().for_each(|host| host.load.mode = LoadMode::Closed { sessions: 1 });
-        deployments.iter_mut().for_each(|host| host.engine.checkpoint_depth_bytes = 1 << 20);
-        tests.truncate(2);
-        (tests[1].duration_s, tests[1].until_percent) = (600.0, Some(20.0));
-    };
-    let (first, rows, _) = simulated(plan(1, until));
-    let verdicts = first.outcome.verdicts.iter();
-    let lengths: Vec<_> = verdicts.filter(|v| v.rule == "window_estimated").map(|v| v.measured).collect();
-    assert_eq!(lengths.len(), 3, "no window is judged as a whole one");
-    assert!(lengths[0] < Some(600.0) && lengths.iter().all(|length| *length == lengths[0]), "{lengths:?}");
-    let (_, rows_again, _) = simulated(plan(4, until));
-    assert!(format!("{rows:?}") == format!("{rows_again:?}"), "the rows differ");
-}
-
-#[test]
 fn interrupt_ends_the_hosts_of_all_domains() {
     let mut watcher = Noting { interrupted_after: Some(20), ..Noting::default() };
     let mut rows: Vec<Row> = Vec::new();
-    let outcome = simulate(plan(2, |_, _| {}), &mut rows, &mut watcher).outcome;
+    let outcome = simulate(plan(2), &mut rows, &mut watcher).outcome;
     assert!(matches!(outcome.error, Some(CampaignError::Interrupted)), "{:?}", outcome.error);
     let said = |host: &str| {
         rows.iter().any(|row| {
@@ -215,12 +197,12 @@ fn interrupt_ends_the_hosts_of_all_domains() {
 #[test]
 fn results_that_cannot_be_kept_end_the_simulation() {
     for kept in [40, usize::MAX] {
-        let outcome = simulate(plan(2, |_, _| {}), &mut Full(kept), &mut Noting::default()).outcome;
+        let outcome = simulate(plan(2), &mut Full(kept), &mut Noting::default()).outcome;
         let not_kept = matches!(outcome.error, Some(CampaignError::Record(_)));
         assert_eq!(not_kept, kept < usize::MAX, "{:?}", outcome.error);
     }
     // Even if only the very last row is lost.
-    let (_, rows, _) = simulated(plan(2, |_, _| {}));
-    let outcome = simulate(plan(2, |_, _| {}), &mut Full(rows.len() - 1), &mut Noting::default()).outcome;
+    let (_, rows, _) = simulated(plan(2));
+    let outcome = simulate(plan(2), &mut Full(rows.len() - 1), &mut Noting::default()).outcome;
     assert!(matches!(outcome.error, Some(CampaignError::Record(_))), "{:?}", outcome.error);
 }

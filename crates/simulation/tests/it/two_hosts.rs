@@ -80,25 +80,30 @@ fn simulated(seed: u64, hosts: &[&str]) -> (SimulationOutcome, Vec<Row>) {
     (outcome, rows)
 }
 
-/// The hosts on one storage whose times are always these.
+/// Storage whose times are always these.
+fn storage(times: FixedLatencyTimes, seed: u64) -> Box<dyn FnOnce() -> Storage + Send> {
+    Box::new(move || Storage {
+        description: String::new(),
+        model: Box::new(FixedLatency::new(seed, times)),
+        modelled: None,
+        parts: Vec::new(),
+    })
+}
+
+/// All hosts on one such storage.
 fn on(
     times: FixedLatencyTimes,
     deployments: Vec<Deployment>,
     tests: Vec<TestSpec>,
     seed: u64,
 ) -> SimulationPlan {
-    let storage = move || Storage {
-        description: String::new(),
-        model: Box::new(FixedLatency::new(seed, times)),
-        modelled: None,
-        parts: Vec::new(),
-    };
-    let domains = vec![Domain { hosts: (0..deployments.len()).collect(), storage: Box::new(storage) }];
+    let domains = vec![Domain { hosts: (0..deployments.len()).collect(), storage: storage(times, seed) }];
     SimulationPlan { deployments, tests, seed, domains, faults: Vec::new(), threads: 1 }
 }
 
-/// Two hosts whose load test, of seven minutes, may end as soon as its figures are known to `percent`.
-fn estimated(percent: f64) -> (SimulationOutcome, Vec<Row>) {
+/// Two hosts whose load test, of seven minutes, may end as soon as its figures are known to `percent`; on one storage,
+/// or apart on so many threads.
+fn estimated(percent: f64, apart: Option<usize>) -> (SimulationOutcome, Vec<Row>) {
     let mut deployments = deployments(&["h1", "h2"]);
     deployments.iter_mut().for_each(|host| host.load.mode = LoadMode::Closed { sessions: 1 });
     let engine = deployments.iter_mut().map(|host| &mut host.engine);
@@ -108,28 +113,44 @@ fn estimated(percent: f64) -> (SimulationOutcome, Vec<Row>) {
     tests[1].until_percent = Some(percent);
     let read_latency = Duration::from_millis(30);
     let times = FixedLatencyTimes { read_latency, ..Default::default() };
+    let mut plan = on(times, deployments, tests, 1);
+    if let Some(threads) = apart {
+        plan.threads = threads;
+        let of_host = |host: u8| Domain { hosts: vec![host.into()], storage: storage(times, host.into()) };
+        plan.domains = [0, 1].map(of_host).into();
+    }
     let mut rows: Vec<Row> = Vec::new();
-    (simulate(on(times, deployments, tests, 1), &mut rows, &mut Silent), rows)
+    (simulate(plan, &mut rows, &mut Silent), rows)
 }
 
 #[test]
 fn windows_of_all_hosts_end_together_once_all_estimates_are_good() {
-    let (simulated, rows) = estimated(ESTIMATE_PERCENT);
-    assert!(simulated.outcome.error.is_none(), "{:?}", simulated.outcome.error);
-    let verdicts = simulated.outcome.verdicts.iter();
-    let lengths: Vec<_> = verdicts.filter(|v| v.rule == "window_estimated").map(|v| v.measured).collect();
-    assert_eq!(lengths.len(), 2, "neither window is judged as a whole one");
-    assert!(lengths[0] == lengths[1] && lengths[0] < Some(420.0), "{lengths:?}");
-    let test = last_test(&rows, TestKind::Performance);
-    assert_eq!(test.window_planned_ms, Some(420_000));
-    assert!(
-        test.parameters.iter().any(|parameter| parameter.name.starts_with("Estimate of the full window"))
-    );
+    for apart in [None, Some(2)] {
+        let (simulated, rows) = estimated(ESTIMATE_PERCENT, apart);
+        assert!(simulated.outcome.error.is_none(), "{:?}", simulated.outcome.error);
+        let verdicts = simulated.outcome.verdicts.iter();
+        let lengths: Vec<_> = verdicts.filter(|v| v.rule == "window_estimated").map(|v| v.measured).collect();
+        assert_eq!(lengths.len(), 2, "neither window is judged as a whole one");
+        assert!(lengths[0] == lengths[1] && lengths[0] < Some(420.0), "{lengths:?}");
+        let test = last_test(&rows, TestKind::Performance);
+        assert_eq!(test.window_planned_ms, Some(420_000));
+        assert!(
+            test.parameters.iter().any(|parameter| parameter.name.starts_with("Estimate of the full window"))
+        );
+    }
+}
+
+#[test]
+fn estimates_of_hosts_that_share_nothing_are_the_same_on_any_number_of_threads() {
+    let (first, rows) = estimated(ESTIMATE_PERCENT, Some(1));
+    let (second, same_rows) = estimated(ESTIMATE_PERCENT, Some(2));
+    assert_eq!(first.trace_hash, second.trace_hash);
+    assert!(format!("{rows:?}") == format!("{same_rows:?}"), "the rows differ");
 }
 
 #[test]
 fn window_whose_figures_stay_unknown_lasts_as_long_as_planned() {
-    let (simulated, _) = estimated(0.1);
+    let (simulated, _) = estimated(0.1, None);
     let mut verdicts = simulated.outcome.verdicts.iter();
     assert!(verdicts.all(|verdict| verdict.rule != "window_estimated"));
     let complete = simulated.outcome.verdicts.iter().filter(|verdict| verdict.rule == "window_complete");

@@ -196,7 +196,7 @@ impl Drop for Ended {
     }
 }
 
-/// Ends all jobs if what merges panics, or has nothing more to do.
+/// Ends all jobs if what merges panics, so that nobody waits for it.
 struct Released<'a>(&'a Clocks);
 
 impl Drop for Released<'_> {
