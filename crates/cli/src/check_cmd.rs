@@ -101,7 +101,7 @@ fn simulated(solution: &Solution, assumptions: &Assumptions, servers: usize) -> 
             parts.push(counted(count as u64, what));
         }
     }
-    Ok(format!("{}; {}", parts.join(", "), storage.description))
+    Ok(format!("{}; {}", parts.join(", "), storage))
 }
 
 fn counted_servers(servers: &str) -> String {

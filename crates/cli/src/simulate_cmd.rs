@@ -107,7 +107,7 @@ fn not_kept(error: &dyn std::fmt::Display) -> Failure {
 
 /// The rows that are known before anything happens: the run, its rules, its hosts.
 fn first_rows(run: &Run, solution: &Solution, planned: &Planned) -> Vec<Row> {
-    let description = &planned.storage.description;
+    let description = &planned.storage;
     let host = |name: &str| Host { name: name.to_owned(), description: description.clone() }.into();
     let tested: Vec<&str> = planned.deployments.iter().map(|deployment| deployment.host.as_str()).collect();
     let of_drills =

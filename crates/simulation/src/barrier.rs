@@ -1,4 +1,4 @@
-//! SharedBarrier of one simulation that wait for each other.
+//! Hosts that wait for each other: those of one storage domain in their simulation, and these with the other domains.
 
 #[cfg(test)]
 mod tests;
@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use world::LocalFuture;
+use world::sim::Meeting;
 use world::sync::Notify;
 
 /// The hosts of a simulation.
@@ -18,28 +19,47 @@ struct State {
     arrived: Cell<usize>,
     point: Cell<u64>,
     passed: Notify,
+    /// Where the hosts, once all are here, meet those of other domains.
+    meeting: Option<Meeting>,
 }
 
 /// One of the hosts; leaves the barrier when dropped.
 pub struct HostBarrier(SharedBarrier);
 
 impl SharedBarrier {
-    pub fn of(members: usize) -> SharedBarrier {
-        SharedBarrier(Rc::new(State {
+    pub fn of(members: usize, meeting: Option<Meeting>) -> SharedBarrier {
+        let state = Rc::new(State {
             members: Cell::new(members),
             arrived: Cell::new(0),
             point: Cell::new(0),
             passed: Notify::new(),
-        }))
+            meeting,
+        });
+        if let Some(meeting) = &state.meeting {
+            let weak = Rc::downgrade(&state);
+            meeting.when_met(move || weak.upgrade().iter().for_each(|state| state.pass()));
+        }
+        SharedBarrier(state)
+    }
+}
+
+impl State {
+    fn all_are_here(&self) -> bool {
+        self.arrived.get() >= self.members.get()
     }
 
     fn pass_if_all_are_here(&self) {
-        let state = &self.0;
-        if state.arrived.get() >= state.members.get() {
-            state.arrived.set(0);
-            state.point.set(state.point.get() + 1);
-            state.passed.notify_all();
+        match &self.meeting {
+            _ if !self.all_are_here() => {}
+            Some(meeting) => meeting.arrive(),
+            None => self.pass(),
         }
+    }
+
+    fn pass(&self) {
+        self.arrived.set(0);
+        self.point.set(self.point.get() + 1);
+        self.passed.notify_all();
     }
 }
 
@@ -60,6 +80,9 @@ impl Drop for Arrival {
         let state = &self.barrier.0;
         if state.point.get() == self.point {
             state.arrived.set(state.arrived.get() - 1);
+            if let (Some(meeting), false) = (&state.meeting, state.all_are_here()) {
+                meeting.withdraw();
+            }
         }
     }
 }
@@ -68,7 +91,7 @@ impl campaign::barrier::Barrier for HostBarrier {
     fn arrive(&self) -> LocalFuture<'static, ()> {
         let arrival = Arrival { barrier: self.0.clone(), point: self.0.0.point.get() };
         self.0.0.arrived.set(self.0.0.arrived.get() + 1);
-        self.0.pass_if_all_are_here();
+        self.0.0.pass_if_all_are_here();
         Box::pin(async move {
             let state = &arrival.barrier.0;
             while state.point.get() == arrival.point {
@@ -81,6 +104,6 @@ impl campaign::barrier::Barrier for HostBarrier {
 impl Drop for HostBarrier {
     fn drop(&mut self) {
         self.0.0.members.set(self.0.0.members.get() - 1);
-        self.0.pass_if_all_are_here();
+        self.0.0.pass_if_all_are_here();
     }
 }

@@ -5,12 +5,14 @@
 //! several hosts share.
 //!
 //! Invariants
-//! 1. Equal solution, tests, seed and program give equal rows and an equal trace hash, on any machine.
+//! 1. Equal solution, tests, seed and program give equal rows and an equal trace hash, on any machine and on any number
+//!    of threads.
 //! 2. Hosts stay in step: a test begins, is measured and ends on all of them together, as the published servers did.
 //!
-//! Limits: one simulation is one thread.
+//! Limits: a storage domain, the hosts that share hardware, is simulated on one thread ([`Domain`]).
 
 mod barrier;
+mod domain;
 mod drill;
 mod faults;
 mod hosts;
@@ -19,29 +21,23 @@ mod parts;
 mod planned;
 mod storage;
 
-use std::cell::RefCell;
-use std::pin::pin;
-
 use campaign::progress::Watcher;
 use campaign::{CampaignError, CampaignOutcome};
-use futures_util::future::{Either, join_all, select};
 use results::Recorder;
 use solution::{Deployment, TestKind, TestSpec, Thresholds};
+use world::Duration;
 use world::sim::{SimConfig, Simulation, StorageModel};
-use world::{Duration, World};
 
-use barrier::{HostBarrier, SharedBarrier};
-use faults::{FaultLog, FaultWindow};
-use merge::{HostRecorder, HostWatcher, Merger};
-use parts::PartsWatch;
+use domain::{Campaigns, Simulated};
 
 pub use array::Assumptions;
+pub use domain::Domain;
 pub use drill::{DrillPlan, Drilled, drill};
 pub use faults::{PlannedFault, planned};
 pub use hosts::Hosts;
 pub use parts::Modelled;
 pub use planned::{ChosenDrill, Planned, Played, WishError, Wishes};
-pub use storage::{Storage, VolumeParts, storage};
+pub use storage::{Storage, StoragePlan, VolumeParts, domains, storage, storage_plan};
 
 /// What is to be simulated.
 pub struct SimulationPlan {
@@ -51,12 +47,12 @@ pub struct SimulationPlan {
     pub tests: Vec<TestSpec>,
     /// Where all randomness comes from.
     pub seed: u64,
-    /// How long storage takes; one model for all hosts, which may share what it models.
-    pub storage: Box<dyn StorageModel>,
-    /// The model again, if it is one of an array.
-    pub modelled: Option<Modelled>,
-    /// What goes wrong on purpose.
+    /// The hosts and their storage, each host in one domain.
+    pub domains: Vec<Domain>,
+    /// What goes wrong on purpose; only if all hosts are in one domain.
     pub faults: Vec<PlannedFault>,
+    /// How many domains are simulated at a time. It has no influence on the outcome.
+    pub threads: usize,
 }
 
 /// How a simulation came out.
@@ -92,73 +88,39 @@ pub fn with_databases(tests: &[TestSpec]) -> Vec<TestSpec> {
 }
 
 /// Carries out a simulation. Rows go to `recorder` as they arise, those of a test merged over the hosts.
+///
+/// # Panics
+/// If faults are planned for several domains.
 pub fn simulate(
     plan: SimulationPlan,
     recorder: &mut dyn Recorder,
     watcher: &mut dyn Watcher,
 ) -> SimulationOutcome {
-    let SimulationPlan { deployments, tests, seed, storage, modelled, faults } = plan;
-    let simulation = simulation_with(seed, storage);
-    let worlds: Vec<World> = deployments.iter().map(|deployment| simulation.host(&deployment.host)).collect();
-    for deployment in &deployments {
-        for volume in &deployment.volumes {
-            simulation.volume(&deployment.host, &volume.dir, VOLUME_BYTES);
-        }
+    let SimulationPlan { deployments, tests, seed, domains, faults, threads } = plan;
+    let campaigns = Campaigns { deployments: &deployments, tests: &tests, seed, faults: &faults };
+    let simulated = campaigns.simulate(domains, threads, recorder, watcher);
+    let mut hosts: Vec<(usize, CampaignOutcome)> = Vec::new();
+    let (mut trace_hash, mut elapsed) = (None, Duration::ZERO);
+    for Simulated { outcomes, trace_hash: hash, elapsed: ended } in simulated {
+        hosts.extend(outcomes);
+        trace_hash = Some(trace_hash.map_or(hash, |before| both(before, hash)));
+        elapsed = elapsed.max(ended);
     }
-    let fault_log = FaultLog::new(!faults.is_empty());
-    let parts = modelled.clone().map(|modelled| PartsWatch {
-        modelled,
-        now: Box::new(|| simulation.now()),
-        seen: None,
-    });
-    let merger = RefCell::new(Merger::new(recorder, deployments.len(), &fault_log, parts));
-    let first = worlds[0].clone();
-    let watcher = RefCell::new(watcher);
-    let shared = SharedBarrier::of(deployments.len());
-    let campaigns = deployments.iter().zip(worlds).enumerate().map(|(index, (deployment, world))| {
-        let (tests, merger, watcher) = (&tests, &merger, &watcher);
-        let barrier = HostBarrier::of(&shared);
-        let several = deployments.len() > 1;
-        async move {
-            let mut recorder = HostRecorder { merger, host: index };
-            let prefix = several.then(|| deployment.host.clone());
-            let mut watcher = HostWatcher { watcher, prefix, leads: index == 0 };
-            campaign::run_in_step(
-                world,
-                deployment,
-                tests,
-                seed_of_host(seed, index),
-                &mut recorder,
-                &mut watcher,
-                &barrier,
-            )
-            .await
-        }
-    });
-    let faulted = FaultWindow {
-        world: &first,
-        simulation: &simulation,
-        array: modelled.as_ref().map(|modelled| &modelled.array),
-        fault_log: &fault_log,
-        merger: &merger,
-    };
-    let happening = faults::happen(&faulted, &faults);
-    let outcomes: Vec<CampaignOutcome> = simulation.run_until(async {
-        match select(join_all(campaigns), pin!(happening)).await {
-            Either::Left((outcomes, _)) => outcomes,
-            Either::Right(_) => unreachable!("the faults never end"),
-        }
-    });
+    hosts.sort_by_key(|(host, _)| *host);
     let mut merged = CampaignOutcome { verdicts: Vec::new(), error: None };
-    for outcome in outcomes {
-        merged.verdicts.extend(merger.borrow().in_the_light(outcome.verdicts));
+    for (_, outcome) in hosts {
+        merged.verdicts.extend(outcome.verdicts);
         let keep = matches!(merged.error, None | Some(CampaignError::Interrupted));
         if keep && outcome.error.is_some() {
             merged.error = outcome.error;
         }
     }
-    let elapsed = Duration::from_nanos(simulation.now().ns);
-    SimulationOutcome { outcome: merged, trace_hash: simulation.trace_hash(), elapsed }
+    SimulationOutcome { outcome: merged, trace_hash: trace_hash.unwrap_or(seed), elapsed }
+}
+
+/// The trace hash of two domains in their order.
+fn both(first: u64, second: u64) -> u64 {
+    (first.rotate_left(23) ^ second).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 /// Volumes never fill up before the databases of the solution have grown past any published growth.

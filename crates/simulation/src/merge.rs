@@ -1,4 +1,4 @@
-//! The rows of several hosts in one run.
+//! The rows of several hosts, or of several storage domains, in one run.
 //!
 //! Samples, histograms, verdicts and events name their host and pass as they are. The row of a test is one for
 //! all hosts ([`Test::of_all_hosts`]).
@@ -49,7 +49,8 @@ impl<'a> Merger<'a> {
         self.recorder
     }
 
-    fn record(&mut self, host: usize, row: Row) -> Result<(), RecordError> {
+    /// Takes a row of a host, or of a storage domain in place of a host.
+    pub fn record(&mut self, host: usize, row: Row) -> Result<(), RecordError> {
         let test = match row {
             Row::Test(test) => test,
             Row::Verdict(verdict) => {

@@ -11,8 +11,9 @@ use results::Recorder;
 use results::figures::{counted, number};
 use solution::{Deployment, LoadMode, Solution, SolutionError, TestKind, TestSpec};
 use world::Duration;
+use world::sim::processors;
 
-use crate::{DrillPlan, PlannedFault, SimulationOutcome, SimulationPlan, Storage};
+use crate::{Domain, DrillPlan, PlannedFault, SimulationOutcome, SimulationPlan, Storage};
 
 /// Why a simulation cannot be what was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -78,8 +79,10 @@ pub struct Planned {
     pub deployments: Vec<Deployment>,
     /// Their tests, in which the databases are made; none if only drills were asked for.
     pub tests: Vec<TestSpec>,
-    /// The storage of the tests.
-    pub storage: Storage,
+    /// What the storage of the tests is, in one line.
+    pub storage: String,
+    /// The servers with their storage.
+    pub domains: Vec<Domain>,
     /// What goes wrong in them.
     pub faults: Vec<PlannedFault>,
     /// The drills after them.
@@ -108,9 +111,23 @@ impl Planned {
                 crate::with_databases(&estimated(shortened(tests, wishes.duration_s)?, wishes.until_percent)?)
             }
         };
-        let storage = crate::storage(solution, &deployments, assumptions, wishes.seed)?;
-        let faults = crate::planned(solution, &deployments, &storage.parts)?;
-        Ok(Planned { deployments, tests, storage, faults, drills })
+        let all: Vec<usize> = (0..deployments.len()).collect();
+        let whole = crate::storage_plan(solution, &deployments, &all, assumptions, wishes.seed)?;
+        let faults = crate::planned(solution, &deployments, &whole.parts)?;
+        let storage = whole.description.clone();
+        let divided = crate::domains(solution, &deployments);
+        // What a fault does, and what users see of it, is looked at across all servers: they stay together.
+        let domains = if divided.len() == 1 || !faults.is_empty() {
+            vec![Domain::new(all, whole)]
+        } else {
+            let of_hosts = |hosts: Vec<usize>| {
+                let seed = crate::seed_of_host(wishes.seed, hosts[0]);
+                let plan = crate::storage_plan(solution, &deployments, &hosts, assumptions, seed)?;
+                Ok(Domain::new(hosts, plan))
+            };
+            divided.into_iter().map(of_hosts).collect::<Result<_, Box<SolutionError>>>()?
+        };
+        Ok(Planned { deployments, tests, storage, domains, faults, drills })
     }
 
     /// All tests in their order.
@@ -139,13 +156,13 @@ impl Planned {
         recorder: &mut dyn Recorder,
         watcher: &mut dyn Watcher,
     ) -> Played {
-        let Planned { deployments, tests, storage, faults, drills } = self;
+        let Planned { deployments, tests, domains, faults, drills, .. } = self;
         let outcome = CampaignOutcome { verdicts: Vec::new(), error: None };
         let mut played = Played { outcome, traces: Vec::new(), elapsed: Duration::ZERO };
         let mut ordinal = tests.len() as u32;
         if !tests.is_empty() {
-            let Storage { model: storage, modelled, .. } = storage;
-            let plan = SimulationPlan { deployments, tests, seed, storage, modelled, faults };
+            let threads = processors();
+            let plan = SimulationPlan { deployments, tests, seed, domains, faults, threads };
             played.add(crate::simulate(plan, recorder, watcher));
         }
         for ChosenDrill { test, topology, storage } in drills {

@@ -10,15 +10,20 @@
 //! * The hot spares of an enclosure are like the disks of the first volume, or RAID pool, of its first host.
 //! * A pool is the store that `[array]` names. Without one it is one RAID group ([`pools`]).
 //!
+//! Hosts of one place (host, enclosure or site, by the scope) share storage: they are one storage domain. Nothing but
+//! spares leads from one place to another, and these do nothing unless a drive is lost.
+//!
 //! Limits: of hosts that take no part nothing lies in a group. A spare stands in for any drive, of any enclosure.
 
 mod pools;
 mod replicated;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use array::{
-    Array, ArrayError, Assumptions, Controller, Drive, DriveModel, Group, Hardware, Layout, Link,
+    Array, ArrayError, Assumptions, Controller, Drive, DriveModel, Group, Hardware, HostCosts, Layout, Link,
     MirrorReads, Path, RemoteCopy, SharedArray, Target, TieredPool, VolumePlacement, WhenLinkLost,
 };
 use solution::{Behind, Deployment, Disk, HostSpec, Raid, Solution, SolutionError, StorageArray, VolumeInfo};
@@ -78,6 +83,59 @@ pub struct StoreNode {
 
 type Outcome<T> = Result<T, Box<SolutionError>>;
 
+/// How the model of a storage is made. Unlike the model itself it can go to another thread.
+#[derive(Clone)]
+pub struct StoragePlan {
+    /// What it is, in one line, for the report.
+    pub description: String,
+    /// What each volume with disks of its own is made of.
+    pub parts: Vec<VolumeParts>,
+    array: Option<ArrayPlan>,
+    seed: u64,
+}
+
+#[derive(Clone)]
+struct ArrayPlan {
+    hardware: Hardware,
+    costs: HostCosts,
+    processors: Vec<(String, u32)>,
+}
+
+impl StoragePlan {
+    /// Makes the model.
+    pub fn build(self) -> Storage {
+        let StoragePlan { description, parts, array, seed } = self;
+        let Some(ArrayPlan { hardware, costs, processors }) = array else {
+            let model = Box::new(FixedLatency::new(seed, FixedLatencyTimes::default()));
+            return Storage { description, model, modelled: None, parts };
+        };
+        let array = Array::new(hardware, seed).expect("it could be made when it was planned");
+        let array = SharedArray::new(array);
+        let hosts = Hosts::new(costs, &processors, Box::new(array.clone()));
+        let model = Box::new(hosts.clone());
+        Storage { description, model, modelled: Some(Modelled { array, hosts }), parts }
+    }
+}
+
+/// Divides hosts into storage domains, as indexes of `deployments`: hosts of two domains share no hardware. Domains
+/// are in the order of their first hosts.
+///
+/// Without an `[array]` the solution does not say what hosts share: they are one domain.
+pub fn domains(solution: &Solution, deployments: &[Deployment]) -> Vec<Vec<usize>> {
+    let mut domains: Vec<(String, Vec<usize>)> = Vec::new();
+    for (number, deployment) in deployments.iter().enumerate() {
+        let place = match solution.array {
+            Some(_) => solution.place_of(host_of(solution, deployment)),
+            None => String::new(),
+        };
+        match domains.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, hosts)) => hosts.push(number),
+            None => domains.push((place, vec![number])),
+        }
+    }
+    domains.into_iter().map(|(_, hosts)| hosts).collect()
+}
+
 /// The storage that `solution` describes, for the hosts of `deployments`, of parts as in `assumptions`.
 ///
 /// # Errors
@@ -88,41 +146,43 @@ pub fn storage(
     assumptions: &Assumptions,
     seed: u64,
 ) -> Outcome<Storage> {
+    let all: Vec<usize> = (0..deployments.len()).collect();
+    Ok(storage_plan(solution, deployments, &all, assumptions, seed)?.build())
+}
+
+/// How the storage is made that the `hosts` among `deployments` see: all hosts, or one of the [`domains`].
+///
+/// # Errors
+/// If the description cannot be modelled.
+pub fn storage_plan(
+    solution: &Solution,
+    deployments: &[Deployment],
+    hosts: &[usize],
+    assumptions: &Assumptions,
+    seed: u64,
+) -> Outcome<StoragePlan> {
     let Some(spec) = &solution.array else {
-        let times = FixedLatencyTimes::default();
-        return Ok(Storage {
-            description:
-                "no [array] in the solution file; every volume alike: 0.2 ms for a read, 0.1 ms for a \
-                          write, 500 MB/s"
-                    .into(),
-            model: Box::new(FixedLatency::new(seed, times)),
-            modelled: None,
-            parts: Vec::new(),
-        });
+        let description = "no [array] in the solution file; every volume alike: 0.2 ms for a read, 0.1 ms for a \
+                           write, 500 MB/s";
+        return Ok(StoragePlan { description: description.into(), parts: Vec::new(), array: None, seed });
     };
-    let (hardware, parts) = hardware(solution, spec, deployments, assumptions)?;
+    let (hardware, parts) = hardware(solution, spec, deployments, hosts, assumptions)?;
     let description = format!(
         "modelled storage: {} drives behind {} controllers",
         hardware.drives.len(),
         hardware.controllers.len()
     );
-    let array =
-        Array::new(hardware, seed).map_err(|error| solution.error("array", error.to_string(), None))?;
-    let array = SharedArray::new(array);
-    let costs =
-        assumptions.host("default").map_err(|error| solution.error("array", error.to_string(), None))?;
-    let hosts = Hosts::new(costs, &processors(solution, deployments), Box::new(array.clone()));
-    let model = Box::new(hosts.clone());
-    Ok(Storage { description, model, modelled: Some(Modelled { array, hosts }), parts })
+    let bad = |error: ArrayError| solution.error("array", error.to_string(), None);
+    Array::new(hardware.clone(), seed).map_err(bad)?;
+    let costs = assumptions.host("default").map_err(bad)?;
+    let processors = hosts.iter().map(|host| processors(solution, &deployments[*host])).collect();
+    let array = Some(ArrayPlan { hardware, costs, processors });
+    Ok(StoragePlan { description, parts, array, seed })
 }
 
-/// The hosts with their processors: those of the solution file, or one if it does not say.
-fn processors(solution: &Solution, deployments: &[Deployment]) -> Vec<(String, u32)> {
-    let of = |deployment: &Deployment| {
-        let cores = host_of(solution, deployment).cores;
-        (deployment.host.clone(), cores.unwrap_or(1))
-    };
-    deployments.iter().map(of).collect()
+/// A host with its processors: those of the solution file, or one if it does not say.
+fn processors(solution: &Solution, deployment: &Deployment) -> (String, u32) {
+    (deployment.host.clone(), host_of(solution, deployment).cores.unwrap_or(1))
 }
 
 /// The host of a deployment.
@@ -135,6 +195,7 @@ fn hardware(
     solution: &Solution,
     spec: &StorageArray,
     deployments: &[Deployment],
+    hosts: &[usize],
     assumptions: &Assumptions,
 ) -> Outcome<(Hardware, Vec<VolumeParts>)> {
     let bad = |error: ArrayError| solution.error("array", error.to_string(), None);
@@ -162,7 +223,12 @@ fn hardware(
         taken_bytes: BTreeMap::new(),
     };
     for (number, deployment) in deployments.iter().enumerate() {
-        builder.add_host(number, deployment)?;
+        if hosts.contains(&number) {
+            builder.add_host(number, deployment)?;
+        } else if let Some(enclosure) = host_of(solution, deployment).enclosure {
+            // The spares of an enclosure are in the domain of its first host.
+            builder.spared.insert(enclosure);
+        }
     }
     builder.add_read_caches()?;
     builder.add_remote_copies()?;

@@ -5,7 +5,7 @@ use super::{HostBarrier, SharedBarrier};
 
 #[test]
 fn a_host_that_goes_while_it_waits_was_not_there() {
-    let barrier = SharedBarrier::of(3);
+    let barrier = SharedBarrier::of(3, None);
     let [first, second, third] = [(); 3].map(|()| HostBarrier::of(&barrier));
     let mut waiting = first.arrive();
     assert!((&mut waiting).now_or_never().is_none());

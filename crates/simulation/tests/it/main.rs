@@ -1,6 +1,7 @@
 //! The integration tests of `simulation`: one program, which is compiled and linked once.
 
 mod common;
+mod domains;
 mod drawn;
 mod drill;
 mod drill_seeds;

@@ -2,8 +2,8 @@
 
 use campaign::progress::{Progress, Watcher};
 use results::{Outcome, Row, Test};
-use simulation::{SimulationOutcome, SimulationPlan, simulate, with_databases};
-use solution::{Deployment, LoadMode, Solution, TestKind};
+use simulation::{Domain, SimulationOutcome, SimulationPlan, Storage, simulate, with_databases};
+use solution::{Deployment, LoadMode, Solution, TestKind, TestSpec};
 use world::Duration;
 use world::sim::{FixedLatency, FixedLatencyTimes};
 
@@ -75,15 +75,35 @@ fn simulated(seed: u64, hosts: &[&str]) -> (SimulationOutcome, Vec<Row>) {
         bytes_per_second: 10_000_000,
         ..FixedLatencyTimes::default()
     };
-    let storage = Box::new(FixedLatency::new(seed, times));
     let mut rows: Vec<Row> = Vec::new();
-    let plan = SimulationPlan { deployments, tests, seed, storage, modelled: None, faults: Vec::new() };
-    let outcome = simulate(plan, &mut rows, &mut Silent);
+    let outcome = simulate(on(times, deployments, tests, seed), &mut rows, &mut Silent);
     (outcome, rows)
 }
 
-/// Two hosts whose load test, of seven minutes, may end as soon as its figures are known to `percent`.
-fn estimated(percent: f64) -> (SimulationOutcome, Vec<Row>) {
+/// Storage whose times are always these.
+fn storage(times: FixedLatencyTimes, seed: u64) -> Box<dyn FnOnce() -> Storage + Send> {
+    Box::new(move || Storage {
+        description: String::new(),
+        model: Box::new(FixedLatency::new(seed, times)),
+        modelled: None,
+        parts: Vec::new(),
+    })
+}
+
+/// All hosts on one such storage.
+fn on(
+    times: FixedLatencyTimes,
+    deployments: Vec<Deployment>,
+    tests: Vec<TestSpec>,
+    seed: u64,
+) -> SimulationPlan {
+    let domains = vec![Domain { hosts: (0..deployments.len()).collect(), storage: storage(times, seed) }];
+    SimulationPlan { deployments, tests, seed, domains, faults: Vec::new(), threads: 1 }
+}
+
+/// Two hosts whose load test, of seven minutes, may end as soon as its figures are known to `percent`; on one storage,
+/// or apart on so many threads.
+fn estimated(percent: f64, apart: Option<usize>) -> (SimulationOutcome, Vec<Row>) {
     let mut deployments = deployments(&["h1", "h2"]);
     deployments.iter_mut().for_each(|host| host.load.mode = LoadMode::Closed { sessions: 1 });
     let engine = deployments.iter_mut().map(|host| &mut host.engine);
@@ -92,30 +112,45 @@ fn estimated(percent: f64) -> (SimulationOutcome, Vec<Row>) {
     tests[1].duration_s = 420.0;
     tests[1].until_percent = Some(percent);
     let read_latency = Duration::from_millis(30);
-    let storage = Box::new(FixedLatency::new(1, FixedLatencyTimes { read_latency, ..Default::default() }));
+    let times = FixedLatencyTimes { read_latency, ..Default::default() };
+    let mut plan = on(times, deployments, tests, 1);
+    if let Some(threads) = apart {
+        plan.threads = threads;
+        let of_host = |host: u8| Domain { hosts: vec![host.into()], storage: storage(times, host.into()) };
+        plan.domains = [0, 1].map(of_host).into();
+    }
     let mut rows: Vec<Row> = Vec::new();
-    let plan = SimulationPlan { deployments, tests, seed: 1, storage, modelled: None, faults: Vec::new() };
     (simulate(plan, &mut rows, &mut Silent), rows)
 }
 
 #[test]
 fn windows_of_all_hosts_end_together_once_all_estimates_are_good() {
-    let (simulated, rows) = estimated(ESTIMATE_PERCENT);
-    assert!(simulated.outcome.error.is_none(), "{:?}", simulated.outcome.error);
-    let verdicts = simulated.outcome.verdicts.iter();
-    let lengths: Vec<_> = verdicts.filter(|v| v.rule == "window_estimated").map(|v| v.measured).collect();
-    assert_eq!(lengths.len(), 2, "neither window is judged as a whole one");
-    assert!(lengths[0] == lengths[1] && lengths[0] < Some(420.0), "{lengths:?}");
-    let test = last_test(&rows, TestKind::Performance);
-    assert_eq!(test.window_planned_ms, Some(420_000));
-    assert!(
-        test.parameters.iter().any(|parameter| parameter.name.starts_with("Estimate of the full window"))
-    );
+    for apart in [None, Some(2)] {
+        let (simulated, rows) = estimated(ESTIMATE_PERCENT, apart);
+        assert!(simulated.outcome.error.is_none(), "{:?}", simulated.outcome.error);
+        let verdicts = simulated.outcome.verdicts.iter();
+        let lengths: Vec<_> = verdicts.filter(|v| v.rule == "window_estimated").map(|v| v.measured).collect();
+        assert_eq!(lengths.len(), 2, "neither window is judged as a whole one");
+        assert!(lengths[0] == lengths[1] && lengths[0] < Some(420.0), "{lengths:?}");
+        let test = last_test(&rows, TestKind::Performance);
+        assert_eq!(test.window_planned_ms, Some(420_000));
+        assert!(
+            test.parameters.iter().any(|parameter| parameter.name.starts_with("Estimate of the full window"))
+        );
+    }
+}
+
+#[test]
+fn estimates_of_hosts_that_share_nothing_are_the_same_on_any_number_of_threads() {
+    let (first, rows) = estimated(ESTIMATE_PERCENT, Some(1));
+    let (second, same_rows) = estimated(ESTIMATE_PERCENT, Some(2));
+    assert_eq!(first.trace_hash, second.trace_hash);
+    assert!(format!("{rows:?}") == format!("{same_rows:?}"), "the rows differ");
 }
 
 #[test]
 fn window_whose_figures_stay_unknown_lasts_as_long_as_planned() {
-    let (simulated, _) = estimated(0.1);
+    let (simulated, _) = estimated(0.1, None);
     let mut verdicts = simulated.outcome.verdicts.iter();
     assert!(verdicts.all(|verdict| verdict.rule != "window_estimated"));
     let complete = simulated.outcome.verdicts.iter().filter(|verdict| verdict.rule == "window_complete");

@@ -31,8 +31,8 @@
 //! 3. After a power cut, or the end of its process, nothing of the host runs on, and none of its operations completes.
 //! 4. Dropping the simulation frees all tasks, files and requests, also those that hold a `World` of it.
 //!
-//! Limits: one simulation is one thread; a host that is dead never answers, so a harness that awaits one of its
-//! operations gets [`Outcome::Stuck`].
+//! Limits: one simulation is one thread; several run [`side_by_side`]. A host that is dead never answers, so a harness
+//! that awaits one of its operations gets [`Outcome::Stuck`].
 
 mod content;
 mod death;
@@ -45,9 +45,10 @@ mod power_cut;
 mod random;
 mod requests;
 mod runs;
+mod side_by_side;
 mod storage;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::hash::Hasher;
 use std::pin::{Pin, pin};
@@ -66,11 +67,13 @@ use net::Network;
 use power_cut::Dice;
 use random::Use;
 use requests::Requests;
+use side_by_side::Pace;
 
 pub use fault::{
     CrashPoint, Death, FaultCounts, FaultKind, Faults, Lie, OpCounts, OpKind, PowerCut, Survival,
 };
 pub use net::Link;
+pub use side_by_side::{Job, Meeting, Side, processors, side_by_side};
 pub use storage::{
     FileId, FixedLatency, FixedLatencyTimes, RequestId, StorageFailure, StorageModel, StorageOp,
     StorageRequest, VolumeId, ZeroLatency,
@@ -162,6 +165,8 @@ struct Core {
     trace: Cell<u64>,
     /// A host that dies as soon as its task gives way.
     dying: Cell<Option<(HostId, Death)>>,
+    /// What the time of other simulations allows, if there are others beside this one.
+    pace: OnceCell<Rc<Pace>>,
     seed: u64,
     shards: usize,
     packs_pages: bool,
@@ -309,11 +314,15 @@ impl Core {
                 continue;
             }
             let next = match (completion, self.executor.next_timer()) {
-                (Some(completion), Some(timer)) => completion.min(timer),
-                (Some(at), None) | (None, Some(at)) => at,
-                (None, None) => return Outcome::Stuck { waiting_tasks: self.executor.task_count() },
+                (Some(completion), Some(timer)) => Some(completion.min(timer)),
+                (one, other) => one.or(other),
             };
-            self.executor.advance_to(next.max(now));
+            let next = next.map(|at| at.max(now));
+            let next = self.pace.get().map_or(next, |pace| pace.advance(next));
+            let Some(next) = next else {
+                return Outcome::Stuck { waiting_tasks: self.executor.task_count() };
+            };
+            self.executor.advance_to(next);
             if completion.is_some_and(|at| at <= next) {
                 self.complete_due_requests();
             }
@@ -346,6 +355,7 @@ impl Simulation {
             network: RefCell::new(Network::new(config.link, random::stream(seed, Use::Network, 0))),
             trace: Cell::new(seed),
             dying: Cell::new(None),
+            pace: OnceCell::new(),
             seed,
             shards: config.shards,
             packs_pages: config.packs_pages,

@@ -7,6 +7,7 @@ mod names;
 mod network;
 mod pages;
 mod random_programs;
+mod side_by_side;
 mod storage;
 
 use std::ops::Range;

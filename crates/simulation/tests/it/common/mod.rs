@@ -4,7 +4,10 @@
 use campaign::CampaignError;
 use campaign::progress::{Progress, Watcher};
 use results::{IoClass, Measure, Outcome, Row, StoragePart, Verdict};
-use simulation::{Assumptions, SimulationPlan, Storage, planned, simulate, storage, with_databases};
+use simulation::{
+    Assumptions, Domain, SimulationPlan, StoragePlan, planned, simulate, storage, storage_plan,
+    with_databases,
+};
 use solution::{Deployment, Solution};
 
 /// A flash drive of `assumptions.toml`.
@@ -175,10 +178,11 @@ links_per_host = {links}
         solution.hosts.iter().map(|host| of(&host.name)).collect()
     }
 
-    fn storage(&self, solution: &Solution, deployments: &[Deployment]) -> Storage {
+    fn storage(&self, solution: &Solution, deployments: &[Deployment]) -> StoragePlan {
         let assumptions = Assumptions::shipped().with(self.assumptions);
         let assumptions = assumptions.unwrap_or_else(|error| panic!("{error}"));
-        storage(solution, deployments, &assumptions, 1).unwrap_or_else(|error| panic!("{error}"))
+        let all: Vec<usize> = (0..deployments.len()).collect();
+        storage_plan(solution, deployments, &all, &assumptions, 1).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Why its storage cannot be.
@@ -222,8 +226,8 @@ links_per_host = {links}
             planned(&solution, &deployments, &storage.parts).unwrap_or_else(|error| panic!("{error}"));
         let tests = with_databases(&deployments[0].tests);
         let mut rows: Vec<Row> = Vec::new();
-        let (modelled, storage) = (storage.modelled, storage.model);
-        let plan = SimulationPlan { deployments, tests, seed: 1, storage, modelled, faults };
+        let domains = vec![Domain::new((0..deployments.len()).collect(), storage)];
+        let plan = SimulationPlan { deployments, tests, seed: 1, domains, faults, threads: 1 };
         let simulated = simulate(plan, &mut rows, &mut Silent);
         (Answer { rows, verdicts: simulated.outcome.verdicts }, simulated.outcome.error)
     }

@@ -1,0 +1,208 @@
+//! Several simulations side by side, on several threads, which meet at points in virtual time.
+//!
+//! Invariants
+//! 1. What each simulation does, when they meet and the order of merged messages follow from the simulations alone,
+//!    whatever the number of threads and however these are scheduled.
+//! 2. The simulations meet at the latest arrival, after all that happens at that time. Until then virtual time goes on
+//!    for those that wait, and none runs past that time. One that has ended is waited for by nobody.
+//! 3. Messages are merged by (virtual time, side, order of sending).
+//! 4. A simulation that waits leaves its thread to another, so fewer threads than simulations are enough.
+//!
+//! Limits: simulations exchange nothing but meetings. A simulation runs at most ten virtual seconds ahead of
+//! what has been merged. Each has a thread of the system; `threads` of them work at a time.
+
+mod clocks;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::thread::{Builder, ScopedJoinHandle, scope};
+
+use super::Simulation;
+use crate::Time;
+use clocks::{Clocks, Reached, Step};
+
+/// Stack of a thread: as much as that of the main thread.
+const STACK_BYTES: usize = 8 << 20;
+
+/// What makes a simulation and carries it out, on one thread from its first to its last step.
+pub type Job<'a, M, T> = Box<dyn FnOnce(&Side<M>) -> T + Send + 'a>;
+
+/// One of several simulations, on its thread.
+pub struct Side<M> {
+    pace: Rc<Pace>,
+    messages: mpsc::Sender<(Time, usize, M)>,
+}
+
+/// Where a side meets the others; clones are the same.
+#[derive(Clone)]
+pub struct Meeting(Rc<Pace>);
+
+/// The virtual time of a side.
+pub(super) struct Pace {
+    clocks: Arc<Clocks>,
+    side: usize,
+    now: Cell<Time>,
+    /// Events up to this time may happen without a look at the other sides.
+    granted: Cell<Time>,
+    when_met: RefCell<Option<Box<dyn Fn()>>>,
+}
+
+/// The processors that this program may use.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Carries out `jobs`, of which `threads` work at a time, and returns what they return, in their order.
+///
+/// `merge` runs on the calling thread. It gets what the jobs send, each message with the number of its job, and is also
+/// called without messages, each time that virtual time has gone on.
+///
+/// # Panics
+/// If a job panics: with the panic of the first one. The other jobs end unfinished.
+pub fn side_by_side<M: Send, T: Send>(
+    threads: usize,
+    jobs: Vec<Job<'_, M, T>>,
+    merge: impl FnMut(Vec<(usize, M)>),
+) -> Vec<T> {
+    let clocks = Arc::new(Clocks::new(jobs.len(), threads));
+    let (sender, messages) = mpsc::channel();
+    scope(|scope| {
+        let _released = Released(&clocks);
+        let running: Vec<ScopedJoinHandle<'_, T>> = jobs
+            .into_iter()
+            .enumerate()
+            .map(|(number, job)| {
+                let (clocks, messages) = (clocks.clone(), sender.clone());
+                let builder = Builder::new().name(format!("simulation-{number}")).stack_size(STACK_BYTES);
+                let thread = builder.spawn_scoped(scope, move || {
+                    let pace = Rc::new(Pace::new(clocks, number));
+                    let _ended = Ended(pace.clone());
+                    pace.clocks.begin();
+                    job(&Side { pace, messages })
+                });
+                thread.expect("the system has threads left")
+            })
+            .collect();
+        merge_all(&clocks, &messages, merge);
+        let mut ended: Vec<_> = running.into_iter().map(ScopedJoinHandle::join).collect();
+        if let Some(failed) = clocks.failed()
+            && let Err(panic) = ended.swap_remove(failed)
+        {
+            resume_unwind(panic);
+        }
+        ended.into_iter().map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
+}
+
+fn merge_all<M>(
+    clocks: &Clocks,
+    messages: &mpsc::Receiver<(Time, usize, M)>,
+    mut merge: impl FnMut(Vec<(usize, M)>),
+) {
+    let mut waiting: BTreeMap<(Time, usize, u64), M> = BTreeMap::new();
+    let mut taken = 0;
+    loop {
+        let Reached { all_before, is_end } = clocks.reached();
+        for (sent, side, message) in messages.try_iter() {
+            waiting.insert((sent, side, taken), message);
+            taken += 1;
+        }
+        let later = if is_end { BTreeMap::new() } else { waiting.split_off(&(all_before, 0, 0)) };
+        let ready = std::mem::replace(&mut waiting, later);
+        merge(ready.into_iter().map(|((_, side, _), message)| (side, message)).collect());
+        if is_end {
+            return;
+        }
+        clocks.merged(all_before);
+    }
+}
+
+impl<M> Side<M> {
+    /// Makes the virtual time of `simulation` that of this side. Call it once, before anything happens.
+    pub fn attach(&self, simulation: &Simulation) {
+        assert!(simulation.core.pace.set(self.pace.clone()).is_ok(), "a simulation has one side");
+    }
+
+    /// Sends a message to what merges.
+    pub fn send(&self, message: M) {
+        // Nobody takes messages any more if merging has failed; then this thread ends at its next step.
+        let _ = self.messages.send((self.pace.now.get(), self.pace.side, message));
+    }
+
+    /// Where this side meets the others.
+    pub fn meeting(&self) -> Meeting {
+        Meeting(self.pace.clone())
+    }
+}
+
+impl Meeting {
+    /// Sets what happens on this side when all sides have met.
+    pub fn when_met(&self, met: impl Fn() + 'static) {
+        *self.0.when_met.borrow_mut() = Some(Box::new(met));
+    }
+
+    /// This side has come to the point of the next meeting.
+    pub fn arrive(&self) {
+        self.0.ask_again();
+        self.0.clocks.arrive(self.0.side, self.0.now.get());
+    }
+
+    /// This side is at that point no more; only before the meeting.
+    pub fn withdraw(&self) {
+        self.0.ask_again();
+        self.0.clocks.withdraw(self.0.side);
+    }
+}
+
+impl Pace {
+    fn new(clocks: Arc<Clocks>, side: usize) -> Pace {
+        Pace { clocks, side, now: Cell::default(), granted: Cell::default(), when_met: RefCell::default() }
+    }
+
+    /// The time to go on to: that of the next event, or of a meeting before it. `None` if neither comes.
+    #[inline]
+    pub fn advance(&self, next: Option<Time>) -> Option<Time> {
+        let at = next.filter(|at| *at <= self.granted.get()).or_else(|| self.wait(next))?;
+        self.now.set(at);
+        Some(at)
+    }
+
+    #[cold]
+    fn wait(&self, next: Option<Time>) -> Option<Time> {
+        let Step { at, until, is_meeting } = self.clocks.advance(self.side, next)?;
+        self.now.set(at);
+        self.granted.set(until);
+        if is_meeting && let Some(met) = &*self.when_met.borrow() {
+            met();
+        }
+        Some(at)
+    }
+
+    fn ask_again(&self) {
+        self.granted.set(self.now.get());
+    }
+}
+
+/// Says that a job has ended, however it did.
+struct Ended(Rc<Pace>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let Pace { clocks, side, now, .. } = &*self.0;
+        clocks.end(*side, now.get(), std::thread::panicking());
+    }
+}
+
+/// Ends all jobs if what merges panics, so that nobody waits for it.
+struct Released<'a>(&'a Clocks);
+
+impl Drop for Released<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail();
+        }
+    }
+}
