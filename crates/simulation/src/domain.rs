@@ -118,8 +118,14 @@ impl Campaigns<'_> {
                 let kept = match message {
                     Message::Row(row) => merger.record(domain, row),
                     Message::Flush => merger.recorder().flush(),
-                    Message::Progress(progress) => Ok(watcher.progress(&progress)),
-                    Message::Line(text) => Ok(watcher.line(&text)),
+                    Message::Progress(progress) => {
+                        watcher.progress(&progress);
+                        continue;
+                    }
+                    Message::Line(text) => {
+                        watcher.line(&text);
+                        continue;
+                    }
                 };
                 if let Err(error) = kept {
                     heard.not_kept().get_or_insert(error);
@@ -219,10 +225,11 @@ impl Heard {
 
 impl Teller<'_> {
     fn tell(&self, message: Message) -> Result<(), RecordError> {
-        match self.heard.not_kept().clone() {
-            Some(error) => Err(error),
-            None => Ok(self.side.send(message)),
+        if let Some(error) = self.heard.not_kept().clone() {
+            return Err(error);
         }
+        self.side.send(message);
+        Ok(())
     }
 }
 
