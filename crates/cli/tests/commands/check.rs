@@ -115,7 +115,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("at_s = 10", "at_s = 61", "at_s = 61 cannot be"),
     ("kind = \"disk_slow\"", "kind = \"disk_slows\"", "unknown value `disk_slows`"),
     ("kind = \"disk_slow\"", "kind = \"disk_fails\"", "disk_fails takes no factor"),
-    ("disk = 2\n[under", "disk = 3\n[under", "volume `V` has 2 disks"),
+    ("disk = 2\n[under", "disk = 3\n[under", "volume `V` has no disk of this number, the last is 2"),
     ("factor = 3\ndisk = 2", "host = \"h7\"", "no host is called `h7`"),
     ("kind = \"disk_slow\"\nfactor = 3\ndisk = 2", "kind = \"clone_read\"", "lies in no thin pool"),
     (

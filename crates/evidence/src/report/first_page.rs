@@ -255,7 +255,8 @@ fn small(
     Some(context! { picture => Value::from_safe_string(svg::small_chart(&small)), caption })
 }
 
-/// The reasons of the grade, what is known of the causes, and what stays unseen, with links to the parts of the page that they name.
+/// The reasons of the grade, what is known of the causes, and what stays unseen, with links to the parts of the page
+/// that they name.
 fn findings(report: &Report) -> Vec<Value> {
     let judged = &report.verdict;
     let told = |reason: &&String| !judged.headline.ends_with(reason.as_str());

@@ -164,7 +164,7 @@ fn a_fault_after_the_end_of_its_test_does_not_happen() {
 fn a_fault_that_cannot_be_is_refused_where_it_stands() {
     let refusal = |fault| Question::new("sessions = 1").with_fault(fault).refusal();
     assert!(refusal("kind = \"meteorite\"").contains("meteorite"));
-    assert!(refusal("kind = \"disk_fails\"\ndisk = 3").contains("2 disks"));
+    assert!(refusal("kind = \"disk_fails\"\ndisk = 3").contains("the last is 2"));
     assert!(refusal("kind = \"disk_fails\"\nduration_s = 3").contains("no end"));
     assert!(refusal("kind = \"bit_rot\"\ndatabase = \"DB9\"").contains("no database"));
     assert!(refusal("kind = \"bit_rot\"\npage = 99_999_999").contains("no database"));
