@@ -21,7 +21,7 @@ impl Comparison {
                 let _ = writeln!(text, "   cannot be compared with A: {reason}");
             }
             for caution in &run.cautions {
-                let _ = writeln!(text, "   mind: {caution}");
+                let _ = writeln!(text, "   note: {caution}");
             }
         }
         for test in self.common() {
