@@ -5,12 +5,17 @@
 //! with long pauses is not worth that: of it only the rest of a stripe element is read on behind a read that
 //! went to the drives.
 //!
+//! Streams take the disks of a mirror in turn as they begin. Of those that are read at the same time, one moves to the
+//! other disk while that has two fewer of them: else two long streams would share a disk, and the other be idle.
+//!
 //! Left out: streams that go backwards or skip, read-ahead that adapts its length, cache room taken by read-ahead.
 
 use std::collections::VecDeque;
 
 const CANDIDATES: usize = 32;
 const STREAMS: usize = 32;
+/// A stream is being read if its last read is no longer ago than this.
+const BEING_READ_NS: u64 = 50_000_000;
 
 /// A read-ahead under way or done: its job and its end.
 struct Ahead {
@@ -21,6 +26,8 @@ struct Ahead {
 
 struct Stream {
     number: u64,
+    /// Which disk of a mirror it is read from.
+    pin: u64,
     next: u64,
     ready_end: u64,
     ahead_end: u64,
@@ -43,7 +50,7 @@ pub(crate) struct SlowStreams {
 /// What a read is to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Advice {
-    /// Read from the drives; part of this stream, if any.
+    /// Read from the drives; from this disk of a mirror, if it is part of a stream.
     Read(Option<u64>),
     /// The data are there.
     Hit,
@@ -55,6 +62,7 @@ pub(crate) enum Advice {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Prefetch {
     pub stream: u64,
+    pub pin: u64,
     pub id: u64,
     pub start: u64,
     pub end: u64,
@@ -107,8 +115,9 @@ impl Streams {
             self.begin(end, now_ns);
             let index = self.streams.len() - 1;
             *prefetch = self.plan_ahead(index, now_ns - before_ns, true);
-            return Advice::Read(Some(self.streams[index].number));
+            return Advice::Read(Some(self.streams[index].pin));
         };
+        self.spread(index, now_ns);
         let stream = &mut self.streams[index];
         let pause_ns = now_ns - std::mem::replace(&mut stream.read_ns, now_ns);
         stream.used = clock;
@@ -122,10 +131,21 @@ impl Streams {
             // Ahead of read-ahead: read it oneself, and what is under way is of no use any more.
             stream.ready_end = stream.ready_end.max(end);
             stream.ahead_end = stream.ahead_end.max(end);
-            Advice::Read(Some(stream.number))
+            Advice::Read(Some(stream.pin))
         };
         *prefetch = self.plan_ahead(index, pause_ns, matches!(advice, Advice::Read(_)));
         advice
+    }
+
+    /// Moves a stream that is read now if its disk of a mirror has two more of those being read than the other has.
+    fn spread(&mut self, index: usize, now_ns: u64) {
+        let pin = self.streams[index].pin;
+        let is_read = |stream: &&Stream| now_ns - stream.read_ns <= BEING_READ_NS;
+        let read = self.streams.iter().filter(is_read).count();
+        let here = self.streams.iter().filter(is_read).filter(|stream| stream.pin % 2 == pin % 2).count();
+        if here >= read - here + 2 {
+            self.streams[index].pin = pin + 1;
+        }
     }
 
     fn begin(&mut self, end: u64, now_ns: u64) {
@@ -138,6 +158,7 @@ impl Streams {
         }
         self.streams.push(Stream {
             number: self.next_number,
+            pin: self.next_number,
             next: end,
             ready_end: end,
             ahead_end: end,
@@ -168,7 +189,7 @@ impl Streams {
         let start = stream.ahead_end;
         stream.ahead_end = wanted;
         stream.ahead.push_back(Ahead { id: self.clock, end: wanted, done: false });
-        Some(Prefetch { stream: stream.number, id: self.clock, start, end: wanted })
+        Some(Prefetch { stream: stream.number, pin: stream.pin, id: self.clock, start, end: wanted })
     }
 
     /// A read-ahead has ended: the jobs that waited for it are appended.
@@ -206,6 +227,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn long_streams_do_not_stay_on_one_disk_of_a_mirror() {
+        let mut streams = Streams::new(0, None, 1 << 40);
+        let (step, mut at) = (256 << 10, [0u64, 1 << 30, 2 << 30]);
+        let mut read = |stream: usize, ms: u64| {
+            let start = at[stream];
+            at[stream] += step;
+            match streams.read(ms * 1_000_000, 1, (start, start + step), &mut None) {
+                Advice::Read(pin) => pin.map(|pin| pin % 2),
+                advice => panic!("nothing is read ahead: {advice:?}"),
+            }
+        };
+        // The second one is short and ends; its place in the turn is between the others.
+        let begun = [0, 0, 1, 1, 2, 2].map(|stream| read(stream, 0));
+        assert_eq!(begun, [None, Some(0), None, Some(1), None, Some(0)]);
+        let long: Vec<_> = (10..30).map(|n| [read(0, n * 10), read(2, n * 10)]).collect();
+        assert!(
+            long.iter().skip(1).all(|[first, third]| first != third),
+            "each has a disk of its own: {long:?}"
+        );
+        let moves = long.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        assert!(moves <= 1, "and stays there: {long:?}");
+    }
+
+    #[test]
     fn a_stream_is_read_ahead_and_random_reads_do_not_disturb_it() {
         let mut streams = Streams::new(1 << 20, None, 1 << 40);
         let mut prefetch = None;
@@ -236,7 +281,7 @@ mod tests {
         for k in 0..6 {
             let mut prefetch = None;
             let advice = streams.read(k * 100, 1, (k * step, (k + 1) * step), &mut prefetch);
-            if let Some(Prefetch { stream, id, start, end }) = prefetch {
+            if let Some(Prefetch { stream, id, start, end, .. }) = prefetch {
                 assert_eq!((start, end), ((k + 1) * step, (k + 2) * step));
                 streams.arrived(stream, id, &mut Vec::new());
             }

@@ -180,7 +180,7 @@ impl Array {
         });
     }
 
-    /// Reads what read-ahead has not, with `read` (job, first byte, bytes, stream), and reads ahead.
+    /// Reads what read-ahead has not, with `read` (job, first byte, bytes, disk of a mirror), and reads ahead.
     pub(super) fn read_with_streams(
         &mut self,
         id: JobId,
@@ -212,13 +212,13 @@ impl Array {
             read(self, id, *start, *bytes, pin);
         }
         self.job(id).pieces = pieces;
-        if let Some(Prefetch { stream, id: ahead, start, end }) = prefetch {
+        if let Some(Prefetch { stream, pin, id: ahead, start, end }) = prefetch {
             let job = self.new_job(Kind::Ahead { volume: volume as u32, stream, id: ahead });
             self.job(job).volume = volume as u32;
             self.job(job).pieces.push((start, end - start));
             self.job(job).bytes = end - start;
             self.job(job).remaining = 1;
-            read(self, job, start, end - start, Some(stream));
+            read(self, job, start, end - start, Some(pin));
             self.part_done(job);
         }
         self.part_done(id);
