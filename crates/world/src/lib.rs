@@ -1,7 +1,8 @@
 //! Everything outside the program, behind one handle: files, clock, tasks, randomness, network.
 //!
 //! The engine, the workload and the campaign touch the outside only through [`World`]. Two implementations exist:
-//! [`real`] (io_uring on real disks, through compio) and [`sim`] (virtual time, one seed, repeatable to the byte). No type of either is visible above this crate, and no code above it may ask which one it runs in.
+//! [`real`] (io_uring on real disks, through compio) and [`sim`] (virtual time, one seed, repeatable to the byte).
+//! No type of either is visible above this crate, and no code above it may ask which one it runs in.
 //!
 //! Invariants
 //! 1. Owned buffers: an operation takes its buffers and gives them back with the result, also on error.

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// Four hosts, two in each of two enclosures with spares.
-fn solution(scope: &str, array: &str) -> Solution {
-    let text = format!(
-        r#"
+const SOLUTION: &str = r#"
 [solution]
 name = "Domains"
 schema = 1
@@ -23,12 +21,12 @@ bays = 60
 hot_spares = 2
 
 [[host]]
-name = "a{{n}}"
+name = "a{n}"
 count = 2
 enclosure = "E1"
 
 [[host]]
-name = "b{{n}}"
+name = "b{n}"
 count = 2
 enclosure = "E2"
 
@@ -67,17 +65,19 @@ volume = "Part"
 database_mib = 1000
 
 [array]
-scope = "{scope}"
+scope = "SCOPE"
 controller = "sas-array-2013"
 controllers = 2
 link = "sas-6g-x4"
 links_per_host = 2
-{array}
+ARRAY
 
 [[test]]
 kind = "performance"
-"#
-    );
+"#;
+
+fn solution(scope: &str, array: &str) -> Solution {
+    let text = SOLUTION.replace("SCOPE", scope).replace("ARRAY", array);
     Solution::parse(&text, "domains.toml").unwrap_or_else(|error| panic!("{error}"))
 }
 
