@@ -56,7 +56,7 @@ struct Column {
 struct Blocks(Vec<u32>);
 
 impl Blocks {
-    /// For a cache of so many bytes.
+    /// For a cache of `bytes` bytes.
     fn new(bytes: u64) -> Blocks {
         Blocks(vec![0; (bytes >> 14).next_power_of_two().clamp(1 << 10, 1 << 20) as usize])
     }

@@ -97,18 +97,7 @@ impl Hosts {
                 name: format!("{} {processors} processors", host.name),
                 seconds,
                 busy_share: busy_s / seconds / processors,
-                queue_mean: None,
-                reads: 0,
-                writes: 0,
-                read_bytes: 0,
-                write_bytes: 0,
-                read_latency_ms: None,
-                write_latency_ms: None,
-                cache_hits: 0,
-                cache_misses: 0,
-                cache_waits: 0,
-                cache_dirty_bytes_max: 0,
-                state: String::new(),
+                ..StoragePart::default()
             }
         };
         state.hosts.iter().map(part).collect()

@@ -129,25 +129,7 @@ mod tests {
     }
 
     fn part(kind: &str, busy_share: f64) -> StoragePart {
-        StoragePart {
-            test: 1,
-            kind: kind.to_owned(),
-            name: String::new(),
-            seconds: 1.0,
-            busy_share,
-            queue_mean: None,
-            reads: 0,
-            writes: 0,
-            read_bytes: 0,
-            write_bytes: 0,
-            read_latency_ms: None,
-            write_latency_ms: None,
-            cache_hits: 0,
-            cache_misses: 0,
-            cache_waits: 0,
-            cache_dirty_bytes_max: 0,
-            state: String::new(),
-        }
+        StoragePart { kind: kind.to_owned(), busy_share, ..StoragePart::default() }
     }
 
     #[test]

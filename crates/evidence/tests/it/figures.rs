@@ -125,18 +125,7 @@ fn report_shows_a_dash_for_a_latency_that_was_not_measured() {
         name: "mbx1 4 processors".into(),
         seconds: 10.0,
         busy_share: 0.5,
-        queue_mean: None,
-        reads: 0,
-        writes: 0,
-        read_bytes: 0,
-        write_bytes: 0,
-        read_latency_ms: None,
-        write_latency_ms: None,
-        cache_hits: 0,
-        cache_misses: 0,
-        cache_waits: 0,
-        cache_dirty_bytes_max: 0,
-        state: String::new(),
+        ..StoragePart::default()
     };
     let report = report([part.into()]);
     let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();

@@ -142,7 +142,7 @@ pub struct Recovery {
 }
 
 /// What one part of modelled storage did while a test was measured. Counts that a part does not have are 0.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoragePart {
     /// Test.
     pub test: u32,

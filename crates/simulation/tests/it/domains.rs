@@ -10,7 +10,10 @@ use simulation::{
 };
 use solution::{Deployment, Solution, TestKind};
 
-const SOLUTION: &str = r#"
+use super::common::TWO_DATABASES;
+
+const SOLUTION: [&str; 3] = [
+    r#"
 [solution]
 name = "Domains"
 schema = 1
@@ -31,24 +34,9 @@ disk = "ST4000NM0023"
 disks = 2
 raid = "raid1"
 
-[[instance]]
-name = "DB{n}"
-count = 2
-volume = "V{n}"
-
-[sizing]
-database_mib = 128
-
-[load]
-sessions = 4
-target_iops = 10
-
-[engine]
-cache_min_mib = 4
-cache_max_mib = 8
-flush_start_percent = 4
-flush_stop_percent = 8
-
+"#,
+    TWO_DATABASES,
+    r#"
 [array]
 scope = "host"
 controller = "sas-array-2013"
@@ -63,7 +51,8 @@ warmup_limit_s = 60
 
 [[test]]
 kind = "database_checksum"
-"#;
+"#,
+];
 
 /// Notes what it is shown, and can ask for the end.
 #[derive(Default)]
@@ -87,7 +76,7 @@ impl Watcher for Noting {
     }
 }
 
-/// Keeps so many rows.
+/// A recorder with room for this number of rows.
 struct Full(usize);
 
 impl Recorder for Full {
@@ -102,7 +91,8 @@ impl Recorder for Full {
 
 /// The three hosts with their tests, each on its own storage.
 fn plan(threads: usize) -> SimulationPlan {
-    let solution = Solution::parse(SOLUTION, "domains.toml").unwrap_or_else(|error| panic!("{error}"));
+    let solution =
+        Solution::parse(&SOLUTION.concat(), "domains.toml").unwrap_or_else(|error| panic!("{error}"));
     let of = |host: &str| solution.deployment(Some(host)).unwrap_or_else(|error| panic!("{error}"));
     let deployments: Vec<Deployment> = ["h1", "h2", "h3"].map(of).into();
     let tests = with_databases(&deployments[0].tests);

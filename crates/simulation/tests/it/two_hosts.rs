@@ -7,9 +7,12 @@ use solution::{Deployment, LoadMode, Solution, TestKind, TestSpec};
 use world::Duration;
 use world::sim::{FixedLatency, FixedLatencyTimes};
 
+use super::common::TWO_DATABASES;
+
 const ESTIMATE_PERCENT: f64 = 5.0;
 
-const SOLUTION: &str = r#"
+const SOLUTION: [&str; 3] = [
+    r#"
 [solution]
 name = "Two hosts"
 schema = 1
@@ -23,24 +26,9 @@ name = "V{n}"
 count = 2
 path = "/exchange/v{n}"
 
-[[instance]]
-name = "DB{n}"
-count = 2
-volume = "V{n}"
-
-[sizing]
-database_mib = 128
-
-[load]
-sessions = 4
-target_iops = 10
-
-[engine]
-cache_min_mib = 4
-cache_max_mib = 8
-flush_start_percent = 4
-flush_stop_percent = 8
-
+"#,
+    TWO_DATABASES,
+    r#"
 [[test]]
 kind = "performance"
 duration_s = 10
@@ -49,7 +37,8 @@ warmup_limit_s = 60
 [[test]]
 kind = "backup"
 duration_s = 1
-"#;
+"#,
+];
 
 struct Silent;
 
@@ -62,7 +51,7 @@ impl Watcher for Silent {
 }
 
 fn deployments(hosts: &[&str]) -> Vec<Deployment> {
-    let solution = Solution::parse(SOLUTION, "two.toml").unwrap_or_else(|error| panic!("{error}"));
+    let solution = Solution::parse(&SOLUTION.concat(), "two.toml").unwrap_or_else(|error| panic!("{error}"));
     let of = |host: &&str| solution.deployment(Some(host)).unwrap_or_else(|error| panic!("{error}"));
     hosts.iter().map(of).collect()
 }
@@ -102,7 +91,7 @@ fn on(
 }
 
 /// Two hosts whose load test, of seven minutes, may end as soon as its figures are known to `percent`; on one storage,
-/// or apart on so many threads.
+/// or apart on `threads` threads.
 fn estimated(percent: f64, apart: Option<usize>) -> (SimulationOutcome, Vec<Row>) {
     let mut deployments = deployments(&["h1", "h2"]);
     deployments.iter_mut().for_each(|host| host.load.mode = LoadMode::Closed { sessions: 1 });

@@ -13,6 +13,27 @@ use solution::{Deployment, Solution};
 /// A flash drive of `assumptions.toml`.
 pub const FLASH: &str = "SSDSC2BX800G4";
 
+/// Two small databases on the volumes `V1` and `V2` of each host, with a load that soon fills their caches.
+pub const TWO_DATABASES: &str = r#"
+[[instance]]
+name = "DB{n}"
+count = 2
+volume = "V{n}"
+
+[sizing]
+database_mib = 128
+
+[load]
+sessions = 4
+target_iops = 10
+
+[engine]
+cache_min_mib = 4
+cache_max_mib = 8
+flush_start_percent = 4
+flush_stop_percent = 8
+"#;
+
 /// What is asked about: two databases on disks of 7,200 rpm behind an array with two controllers, unless
 /// set otherwise. The cache is so small that it does not come to hold the databases.
 #[derive(Clone)]

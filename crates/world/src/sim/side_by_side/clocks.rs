@@ -140,7 +140,7 @@ impl Clocks {
         self.lock().sides[side].arrived = None;
     }
 
-    /// A side has ended at `now`. Nobody waits for it any more.
+    /// A side has ended at `now`. The others do not wait for it any more.
     pub fn end(&self, side: usize, now: Time, has_failed: bool) {
         let mut state = self.lock();
         let ended = &mut state.sides[side];
@@ -153,7 +153,7 @@ impl Clocks {
         self.moved(&mut state);
     }
 
-    /// Ends all sides: nobody takes what they send.
+    /// Ends all sides: their messages are not merged any more.
     pub fn fail(&self) {
         self.lock().failed.get_or_insert(Failed::Merging);
         self.turn.notify_all();

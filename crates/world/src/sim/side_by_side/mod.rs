@@ -2,9 +2,9 @@
 //!
 //! Invariants
 //! 1. What each simulation does, when they meet and the order of merged messages follow from the simulations alone,
-//!    whatever the number of threads and however these are scheduled.
+//!    with any number of threads and any scheduling of them.
 //! 2. The simulations meet at the latest arrival, after all that happens at that time. Until then virtual time goes on
-//!    for those that wait, and none runs past that time. One that has ended is waited for by nobody.
+//!    for those that wait, and none runs past that time. None waits for one that has ended.
 //! 3. Messages are merged by (virtual time, side, order of sending).
 //! 4. A simulation that waits leaves its thread to another, so fewer threads than simulations are enough.
 //!
@@ -128,7 +128,7 @@ impl<M> Side<M> {
 
     /// Sends a message to what merges.
     pub fn send(&self, message: M) {
-        // Nobody takes messages any more if merging has failed; then this thread ends at its next step.
+        // Messages have no receiver any more if merging has failed; then this thread ends at its next step.
         let _ = self.messages.send((self.pace.now.get(), self.pace.side, message));
     }
 
@@ -196,7 +196,7 @@ impl Drop for Ended {
     }
 }
 
-/// Ends all jobs if what merges panics, so that nobody waits for it.
+/// Ends all jobs if what merges panics, so that no job waits for it.
 struct Released<'a>(&'a Clocks);
 
 impl Drop for Released<'_> {
