@@ -23,7 +23,7 @@ use crate::LocalFuture;
 /// device that is as fast as the code that uses what it has read would stand still meanwhile, and the code
 /// while the device works. The device of a virtual machine is the worst: it must be woken by a costly exit once
 /// it has run dry, and is not as long as operations trickle in.
-const HELD_BACK_MAX: Duration = Duration::from_micros(5);
+const HELD_BACK_MAX: Duration = Duration::from_micros(3);
 
 /// The operations of one thread.
 pub(super) struct Ops {
