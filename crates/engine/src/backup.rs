@@ -109,20 +109,23 @@ async fn read_through(
     progress.begin(end);
     let stream = || async {
         let mut report = BackupReport::default();
+        let mut judged = |bytes| {
+            report.bytes += bytes;
+            progress.add(bytes);
+        };
+        let Some(copy) = copy else {
+            let goes_on = || core.poison.check().map(|()| !stop.is_stopped());
+            pieces.read_through(known, &queue, &mut report.findings, goes_on, &mut judged).await?;
+            return Ok(report);
+        };
         while let Some((offset, bytes)) = queue.take() {
             if stop.is_stopped() {
-                if copy.is_none() {
-                    break;
-                }
                 return Err(Error::Refused("the backup was stopped".to_owned()));
             }
             core.poison.check()?;
             let mut pages = pieces.read_known(known, offset, bytes, &mut report.findings).await?;
-            if let Some(copy) = copy {
-                write_copy(copy, offset, &mut pages, page_bytes).await?;
-            }
-            report.bytes += bytes;
-            progress.add(bytes);
+            write_copy(copy, offset, &mut pages, page_bytes).await?;
+            judged(bytes);
         }
         Ok(report)
     };

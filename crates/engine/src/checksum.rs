@@ -131,11 +131,12 @@ pub async fn check_database<'a>(
     progress.begin(end);
     let reader = || async {
         let mut report = ChecksumReport::default();
-        while let Some((offset, bytes)) = queue.take().filter(|_| !stop.is_stopped()) {
-            pieces.read_known(known, offset, bytes, &mut report.findings).await?;
+        let judged = |bytes| {
             report.bytes += bytes;
             progress.add(bytes);
-        }
+        };
+        let goes_on = || Ok(!stop.is_stopped());
+        pieces.read_through(known, &queue, &mut report.findings, goes_on, judged).await?;
         Ok::<_, Error>(report)
     };
     let mut total = ChecksumReport { bytes_there: end, ..ChecksumReport::default() };

@@ -15,6 +15,8 @@ use std::rc::Rc;
 
 use btree::PagesInUse;
 use edb::page::PageRef;
+use futures_util::future::maybe_done;
+use futures_util::poll;
 use results::IoClass;
 use world::{Bufs, Duration, PageBuf, TemplatePages, World};
 
@@ -171,9 +173,54 @@ impl Pieces<'_> {
         bytes: u64,
         findings: &mut PageFindings,
     ) -> Result<Bufs> {
-        let count = bytes as usize / self.page_bytes;
-        let bufs: Bufs = (0..count).map(|_| PageBuf::empty(self.page_bytes)).collect();
-        let mut pages = self.file.read(self.class, offset, bufs).await?;
+        let mut pages = self.read_unjudged(offset, bytes).await?;
+        self.judge_all(known, offset, &mut pages, findings).await?;
+        Ok(pages)
+    }
+
+    /// Reads the pieces of `queue`, one after the other, and judges them. The next one is asked for before one is judged,
+    /// so that the storage is not idle meanwhile. `judged` is told the bytes of each; ends early when `goes_on` says no.
+    pub(crate) async fn read_through(
+        &self,
+        known: Known<'_>,
+        queue: &PieceQueue,
+        findings: &mut PageFindings,
+        goes_on: impl Fn() -> Result<bool>,
+        mut judged: impl FnMut(u64),
+    ) -> Result<()> {
+        let take = async || {
+            let (offset, bytes) = queue.take()?;
+            let mut reading = Box::pin(maybe_done(self.read_unjudged(offset, bytes)));
+            // Now it is begun.
+            let _ = poll!(&mut reading);
+            self.world.hand_over();
+            Some((offset, bytes, reading))
+        };
+        let mut ahead = take().await;
+        while goes_on()?
+            && let Some((offset, bytes, mut reading)) = ahead
+        {
+            reading.as_mut().await;
+            let mut pages = reading.as_mut().take_output().expect("it has been awaited")?;
+            ahead = take().await;
+            self.judge_all(known, offset, &mut pages, findings).await?;
+            judged(bytes);
+        }
+        Ok(())
+    }
+
+    async fn read_unjudged(&self, offset: u64, bytes: u64) -> Result<Bufs> {
+        let bufs = PageBuf::side_by_side(bytes as usize / self.page_bytes, self.page_bytes);
+        self.file.read(self.class, offset, bufs).await
+    }
+
+    async fn judge_all(
+        &self,
+        known: Known<'_>,
+        offset: u64,
+        pages: &mut Bufs,
+        findings: &mut PageFindings,
+    ) -> Result<()> {
         let first = offset / self.page_bytes as u64;
         for (index, page) in (first..).zip(pages.iter_mut()) {
             let mut finding = judge(page, index, self.template_id);
@@ -208,7 +255,7 @@ impl Pieces<'_> {
             }
             findings.add(page_number(index), finding);
         }
-        Ok(pages)
+        Ok(())
     }
 
     async fn judge_again(&self, page: &mut PageBuf, index: u64) -> Result<Finding> {

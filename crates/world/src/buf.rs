@@ -7,17 +7,14 @@
 //! bytes at the first access, too. Nobody may take it for valid unseen, unless its codec says that the encoding
 //! is a template page and the edits made on it ([`PageCodec::edited_version`]).
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use rustix::mm::{Advice, madvise};
 use smallvec::SmallVec;
 
-use crate::stock::Stock;
+use crate::memory::{Aligned, SLAB_BYTES};
 
 /// Unit of unbuffered I/O: offsets, lengths and memory addresses are multiples of it.
 pub const SECTOR_BYTES: usize = 4096;
@@ -90,6 +87,12 @@ pub struct Encoding {
     pub bytes: Rc<[u8]>,
 }
 
+impl Kind {
+    fn nothing() -> Kind {
+        Kind::Empty(OnceCell::new(), None)
+    }
+}
+
 /// One buffer of an I/O operation; its length is a multiple of [`SECTOR_BYTES`] and never changes.
 pub struct PageBuf {
     len: usize,
@@ -97,9 +100,12 @@ pub struct PageBuf {
 }
 
 enum Kind {
-    /// Contents not set: reads as zeros. Costs no memory until touched.
-    Empty(OnceCell<Aligned>),
+    /// Contents not set: reads as zeros. Costs no memory until touched. What is read into it comes to its place in
+    /// the piece, if it has one.
+    Empty(OnceCell<Aligned>, Option<(Rc<Piece>, usize)>),
     Bytes(Aligned),
+    /// The bytes from this place of a piece on, which no other buffer has.
+    Part(Rc<Aligned>, usize),
     /// Bytes that a copy has, too: whoever changes them first takes bytes of its own.
     Shared(Rc<Aligned>),
     /// Bytes that can be made, and made again.
@@ -110,6 +116,12 @@ enum Kind {
         /// Checksums apart: made when nobody has asked for more.
         unsealed: OnceCell<Aligned>,
     },
+}
+
+/// Memory of buffers that lie side by side; there is none until one of them is read into.
+struct Piece {
+    len: usize,
+    memory: OnceCell<Rc<Aligned>>,
 }
 
 /// What the bytes of a page are made of.
@@ -142,7 +154,16 @@ impl PageBuf {
     /// A buffer to read into, or zeros to write.
     pub fn empty(len: usize) -> PageBuf {
         assert!(len > 0 && len.is_multiple_of(SECTOR_BYTES), "{len} is not a whole number of sectors");
-        PageBuf { len, kind: Kind::Empty(OnceCell::new()) }
+        PageBuf { len, kind: Kind::nothing() }
+    }
+
+    /// `count` buffers of `len` bytes to read into in one operation. They come to lie side by side in memory: to the
+    /// device they are one stretch, where it would serve each of many stretches as a request of its own. The memory is
+    /// free again when the last of them is gone, so they are for readers who let go of all of them together.
+    pub fn side_by_side(count: usize, len: usize) -> Bufs {
+        let piece = Rc::new(Piece { len: count * len, memory: OnceCell::new() });
+        let part = |n| PageBuf { len, kind: Kind::Empty(OnceCell::new(), Some((piece.clone(), n * len))) };
+        (0..count).map(part).collect()
     }
 
     /// A copy of `bytes`.
@@ -196,12 +217,12 @@ impl PageBuf {
 
     /// Whether the contents are bytes and nothing else.
     pub fn is_bytes(&self) -> bool {
-        matches!(self.kind, Kind::Bytes(_) | Kind::Shared(_))
+        matches!(self.kind, Kind::Bytes(_) | Kind::Part(..) | Kind::Shared(_))
     }
 
     /// Whether nobody has looked at the buffer since it was made empty: it is all zero.
     pub(crate) fn is_untouched(&self) -> bool {
-        matches!(&self.kind, Kind::Empty(bytes) if bytes.get().is_none())
+        matches!(&self.kind, Kind::Empty(bytes, _) if bytes.get().is_none())
     }
 
     /// Gives memory back that can be made again.
@@ -216,7 +237,7 @@ impl PageBuf {
     pub fn sealed_copy(&mut self, seal: impl FnOnce(&mut [u8])) -> PageBuf {
         if !matches!(self.kind, Kind::Made { .. }) {
             seal(self.as_unsealed_mut_slice());
-            self.kind = match std::mem::replace(&mut self.kind, Kind::Empty(OnceCell::new())) {
+            self.kind = match std::mem::replace(&mut self.kind, Kind::nothing()) {
                 Kind::Bytes(bytes) => Kind::Shared(Rc::new(bytes)),
                 other => other,
             };
@@ -227,8 +248,10 @@ impl PageBuf {
     /// The contents.
     pub fn as_slice(&self) -> &[u8] {
         match &self.kind {
-            Kind::Empty(bytes) => bytes.get_or_init(|| Aligned::zeroed(self.len)).as_slice(),
+            Kind::Empty(bytes, _) => bytes.get_or_init(|| Aligned::zeroed(self.len)).as_slice(),
             Kind::Bytes(bytes) => bytes.as_slice(),
+            // SAFETY: the piece is initialised, and only this buffer looks at this part of it.
+            Kind::Part(piece, at) => unsafe { std::slice::from_raw_parts(piece.at(*at, self.len), self.len) },
             Kind::Shared(bytes) => bytes.as_slice(),
             Kind::Made { of, index, bytes, .. } => {
                 bytes.get_or_init(|| of.make(*index, self.len, true)).as_slice()
@@ -262,35 +285,71 @@ impl PageBuf {
 
     /// The bytes that `as_slice` or `as_unsealed_slice` has made, as the buffer's own.
     fn made_bytes(&mut self) -> &mut [u8] {
-        if !matches!(self.kind, Kind::Bytes(_)) {
-            let made = match std::mem::replace(&mut self.kind, Kind::Empty(OnceCell::new())) {
-                Kind::Empty(bytes) => bytes.into_inner(),
+        if !matches!(self.kind, Kind::Bytes(_) | Kind::Part(..)) {
+            let made = match std::mem::replace(&mut self.kind, Kind::nothing()) {
+                Kind::Empty(bytes, _) => bytes.into_inner(),
                 Kind::Made { bytes, unsealed, .. } => bytes.into_inner().or(unsealed.into_inner()),
-                Kind::Bytes(bytes) => Some(bytes),
+                Kind::Bytes(_) | Kind::Part(..) => unreachable!("they are its own"),
                 Kind::Shared(bytes) => {
                     Some(Rc::try_unwrap(bytes).unwrap_or_else(|shared| Aligned::copy_of(shared.as_slice())))
                 }
             };
             self.kind = Kind::Bytes(made.expect("the caller has made the bytes"));
         }
-        let Kind::Bytes(bytes) = &mut self.kind else { unreachable!("made bytes above") };
-        bytes.as_mut_slice()
+        self.own_bytes()
     }
 
     /// Memory to read into whose old contents do not matter: skips the zeroing of [`Self::as_mut_slice`].
     pub(crate) fn as_read_target(&mut self) -> &mut [u8] {
-        if !matches!(self.kind, Kind::Bytes(_)) {
-            self.kind = Kind::Bytes(Aligned::uncleared(self.len));
+        match &self.kind {
+            Kind::Bytes(_) | Kind::Part(..) => {}
+            Kind::Empty(_, Some((piece, at))) => {
+                let memory = piece.memory.get_or_init(|| Rc::new(Aligned::uncleared(piece.len)));
+                self.kind = Kind::Part(memory.clone(), *at);
+            }
+            _ => self.kind = Kind::Bytes(Aligned::uncleared(self.len)),
         }
-        let Kind::Bytes(bytes) = &mut self.kind else { unreachable!("made bytes above") };
-        bytes.as_mut_slice()
+        self.own_bytes()
+    }
+
+    fn own_bytes(&mut self) -> &mut [u8] {
+        match &mut self.kind {
+            Kind::Bytes(bytes) => bytes.as_mut_slice(),
+            // SAFETY: the piece is initialised, and only this buffer looks at this part of it.
+            Kind::Part(piece, at) => unsafe {
+                std::slice::from_raw_parts_mut(piece.at(*at, self.len), self.len)
+            },
+            _ => unreachable!("the caller has made them"),
+        }
+    }
+
+    /// The memory of buffers that have bytes, if it is one stretch: that of a single buffer, or of neighbours in a piece.
+    pub(crate) fn stretch(bufs: &mut [PageBuf]) -> Option<NonNull<[u8]>> {
+        if let [one] = bufs {
+            return Some(NonNull::from(match one.kind {
+                Kind::Bytes(_) | Kind::Part(..) => one.own_bytes(),
+                // To be written: nobody changes them.
+                _ => return Some(NonNull::from(one.as_slice())),
+            }));
+        }
+        let (first, rest) = bufs.split_first()?;
+        let Kind::Part(piece, start) = &first.kind else { return None };
+        let mut end = start + first.len;
+        for buf in rest {
+            match &buf.kind {
+                Kind::Part(of, at) if Rc::ptr_eq(of, piece) && *at == end => end += buf.len,
+                _ => return None,
+            }
+        }
+        let memory = NonNull::new(piece.at(*start, end - start))?;
+        Some(NonNull::slice_from_raw_parts(memory, end - start))
     }
 
     /// Address of the slab that its bytes were cut from, if they were.
     pub(crate) fn slab(&self) -> Option<usize> {
         let bytes = match &self.kind {
             Kind::Bytes(bytes) => bytes,
-            Kind::Shared(bytes) => bytes,
+            Kind::Shared(bytes) | Kind::Part(bytes, _) => bytes,
             _ => return None,
         };
         Aligned::is_cut(bytes.len).then(|| bytes.memory.as_ptr().addr() & !(SLAB_BYTES - 1))
@@ -310,189 +369,12 @@ impl Clone for PageBuf {
 impl std::fmt::Debug for PageBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.kind {
-            Kind::Empty(_) => write!(f, "PageBuf({} B, empty)", self.len),
-            Kind::Bytes(_) | Kind::Shared(_) => write!(f, "PageBuf({} B)", self.len),
+            Kind::Empty(..) => write!(f, "PageBuf({} B, empty)", self.len),
+            Kind::Bytes(_) | Kind::Part(..) | Kind::Shared(_) => write!(f, "PageBuf({} B)", self.len),
             Kind::Made { of: Origin::Template(_), index, .. } => {
                 write!(f, "PageBuf({} B, pristine page {index})", self.len)
             }
             Kind::Made { index, .. } => write!(f, "PageBuf({} B, encoded page {index})", self.len),
-        }
-    }
-}
-
-/// Sector-aligned memory from a per-thread pool.
-struct Aligned {
-    memory: NonNull<u8>,
-    len: usize,
-}
-
-/// Small buffers are cut from pieces of memory of this size, which the system can back with one large page
-/// each: fewer page faults, and a page of a database is one stretch of memory to the device instead of eight.
-pub(crate) const SLAB_BYTES: usize = 2 << 20;
-/// Larger buffers are allocated one by one.
-const SLAB_BUFFER_BYTES_MAX: usize = 256 << 10;
-/// Large buffers kept per thread and size when they are freed; more go back to the allocator. Small ones stay
-/// for the next.
-const POOL_BYTES_MAX: usize = 8 << 20;
-
-#[derive(Default)]
-struct Pool {
-    free: Vec<(usize, Vec<NonNull<u8>>)>,
-    /// Bytes of large buffers among them.
-    large_bytes: usize,
-    slabs: Vec<NonNull<u8>>,
-    /// Buffers that were cut from slabs and are in use.
-    cut: usize,
-    /// Where slabs come from, if not made when they are wanted.
-    stock: Option<Arc<Stock>>,
-}
-
-impl Pool {
-    fn of(&mut self, len: usize) -> &mut Vec<NonNull<u8>> {
-        let at = self.free.iter().position(|(l, _)| *l == len).unwrap_or_else(|| {
-            self.free.push((len, Vec::new()));
-            self.free.len() - 1
-        });
-        &mut self.free[at].1
-    }
-
-    fn take(&mut self, len: usize) -> Option<NonNull<u8>> {
-        let is_cut = Aligned::is_cut(len);
-        if is_cut && self.of(len).is_empty() {
-            let slab = self.stock.as_ref().map_or_else(Aligned::slab, |stock| stock.take());
-            self.slabs.push(slab);
-            let list = self.of(len);
-            // The first to be taken is the first in memory.
-            let starts = (0..SLAB_BYTES / len).rev();
-            // SAFETY: each offset lies inside the slab.
-            list.extend(starts.map(|at| unsafe { slab.add(at * len) }));
-        }
-        let memory = self.of(len).pop();
-        match memory {
-            Some(_) if is_cut => self.cut += 1,
-            Some(_) => self.large_bytes -= len,
-            None => {}
-        }
-        memory
-    }
-
-    /// False if it is not kept.
-    fn give(&mut self, memory: NonNull<u8>, len: usize) -> bool {
-        if Aligned::is_cut(len) {
-            self.cut -= 1;
-        } else if self.large_bytes + len > POOL_BYTES_MAX {
-            return false;
-        } else {
-            self.large_bytes += len;
-        }
-        self.of(len).push(memory);
-        true
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        for (len, list) in self.free.drain(..).filter(|(len, _)| !Aligned::is_cut(*len)) {
-            for memory in list {
-                // SAFETY: allocated by `Aligned` with the same layout, and owned by the pool since.
-                unsafe { dealloc(memory.as_ptr(), Aligned::layout(len, SECTOR_BYTES)) }
-            }
-        }
-        // A buffer that outlives the pool of its thread keeps the slabs.
-        for slab in self.slabs.drain(..).filter(|_| self.cut == 0) {
-            Aligned::free_slab(slab);
-        }
-    }
-}
-
-/// Slabs made ready by a thread of their own.
-pub(crate) fn slab_stock() -> Stock {
-    Stock::new(Aligned::slab, Aligned::free_slab)
-}
-
-/// The buffers of this thread come from that stock from now on.
-pub(crate) fn take_slabs_from(stock: Option<Arc<Stock>>) {
-    POOL.with_borrow_mut(|pool| pool.stock = stock);
-}
-
-thread_local! {
-    static POOL: RefCell<Pool> = RefCell::default();
-}
-
-impl Aligned {
-    fn layout(len: usize, align: usize) -> Layout {
-        Layout::from_size_align(len, align).expect("buffer sizes are far below the limit")
-    }
-
-    /// Whether buffers of this length are cut from slabs.
-    fn is_cut(len: usize) -> bool {
-        len <= SLAB_BUFFER_BYTES_MAX && SLAB_BYTES.is_multiple_of(len)
-    }
-
-    fn allocate(len: usize, align: usize) -> NonNull<u8> {
-        let layout = Self::layout(len, align);
-        // SAFETY: the layout has a non-zero size (PageBuf::empty asserts it). The advice concerns whole pages
-        // of memory that is ours, and whether it is taken makes no difference to what the memory holds. All of
-        // it is initialised.
-        unsafe {
-            let Some(memory) = NonNull::new(alloc(layout)) else { handle_alloc_error(layout) };
-            if align == SLAB_BYTES {
-                let _ = madvise(memory.as_ptr().cast(), len, Advice::LinuxHugepage);
-            }
-            memory.write_bytes(0, len);
-            memory
-        }
-    }
-
-    fn slab() -> NonNull<u8> {
-        Self::allocate(SLAB_BYTES, SLAB_BYTES)
-    }
-
-    /// Gives a slab back of which no buffer is in use.
-    fn free_slab(slab: NonNull<u8>) {
-        // SAFETY: made by `slab`, with this layout; nobody else holds it.
-        unsafe { dealloc(slab.as_ptr(), Self::layout(SLAB_BYTES, SLAB_BYTES)) }
-    }
-
-    /// Memory with arbitrary (but initialised) contents.
-    fn uncleared(len: usize) -> Aligned {
-        let pooled = POOL.try_with(|pool| pool.borrow_mut().take(len)).ok().flatten();
-        Aligned { memory: pooled.unwrap_or_else(|| Self::allocate(len, SECTOR_BYTES)), len }
-    }
-
-    /// Every byte is overwritten, so nothing is cleared first.
-    fn copy_of(bytes: &[u8]) -> Aligned {
-        let mut memory = Aligned::uncleared(bytes.len());
-        memory.as_mut_slice().copy_from_slice(bytes);
-        memory
-    }
-
-    fn zeroed(len: usize) -> Aligned {
-        let mut memory = Aligned::uncleared(len);
-        memory.as_mut_slice().fill(0);
-        memory
-    }
-
-    fn as_slice(&self) -> &[u8] {
-        // SAFETY: `memory` points to `len` initialised bytes owned by `self`.
-        unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.len) }
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `self` is borrowed uniquely.
-        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for Aligned {
-    fn drop(&mut self) {
-        let (memory, len) = (self.memory, self.len);
-        match POOL.try_with(|pool| pool.borrow_mut().give(memory, len)) {
-            Ok(true) => {}
-            // The thread is ending; the slab that it was cut from stays with it.
-            Err(_) if Self::is_cut(len) => {}
-            // SAFETY: allocated in `uncleared` with this layout; nobody else holds it.
-            Ok(false) | Err(_) => unsafe { dealloc(memory.as_ptr(), Self::layout(len, SECTOR_BYTES)) },
         }
     }
 }
@@ -558,6 +440,27 @@ mod tests {
             );
             page.as_mut_slice()[1] = 1;
         }
+    }
+
+    #[test]
+    fn buffers_side_by_side_are_one_stretch_of_memory_once_they_are_read_into() {
+        let mut bufs = PageBuf::side_by_side(3, SECTOR_BYTES);
+        assert_eq!(bufs[1].as_slice(), [0; SECTOR_BYTES], "nothing was read into it yet");
+        for (n, buf) in (1..).zip(&mut bufs) {
+            buf.as_read_target().fill(n);
+        }
+        let memory = PageBuf::stretch(&mut bufs).expect("they are neighbours");
+        let starts =
+            [0, 1, 2].map(|n| bufs[n].as_slice().as_ptr().addr() - memory.as_ptr().cast::<u8>().addr());
+        assert_eq!((starts, memory.len()), ([0, SECTOR_BYTES, 2 * SECTOR_BYTES], 3 * SECTOR_BYTES));
+        bufs[1].as_mut_slice()[0] = 9;
+        let first_bytes = [0, 1, 2].map(|n| bufs[n].as_slice()[0]);
+        assert_eq!(first_bytes, [1, 9, 3], "each has bytes of its own");
+
+        let mut last: Vec<PageBuf> = bufs.drain(1..).collect();
+        assert_eq!(PageBuf::stretch(&mut last[..1]).expect("one buffer is a stretch").len(), SECTOR_BYTES);
+        last.swap(0, 1);
+        assert!(PageBuf::stretch(&mut last).is_none(), "the second does not follow the third");
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod buf;
 pub mod channel;
 mod error;
 mod fixed_hash;
+mod memory;
 pub mod sim;
 mod stock;
 pub mod sync;
@@ -112,6 +113,8 @@ pub trait Host {
         work();
         Box::pin(std::future::ready(()))
     }
+    /// Operations that were begun go to the storage now, not when this thread waits next.
+    fn hand_over(&self) {}
     /// How many shards make sense on this host (its cores).
     fn shards(&self) -> usize;
     /// 64 random bits; in simulated time a function of the seed.
@@ -279,6 +282,11 @@ impl World {
         start: impl FnOnce(World) -> LocalFuture<'static, ()> + Send + 'static,
     ) {
         self.0.spawn_shard(index, Box::new(start))
+    }
+
+    /// Operations that were begun go to the storage now: for those who are going to keep this thread busy.
+    pub fn hand_over(&self) {
+        self.0.hand_over();
     }
 
     /// Does work of a millisecond or more that touches nothing outside, and lets this thread go on meanwhile.

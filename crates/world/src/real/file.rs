@@ -6,6 +6,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -118,7 +119,8 @@ impl OpenFile {
         (Ok(()), bufs)
     }
 
-    /// One call to the kernel for everything after the first `done` bytes; plain opcodes for a single buffer.
+    /// One call to the kernel for everything after the first `done` bytes; plain opcodes for what is one stretch of
+    /// memory.
     async fn call(
         &self,
         direction: Direction,
@@ -130,17 +132,17 @@ impl OpenFile {
         if self.in_memory {
             return (self.call_at_once(direction, offset, &mut bufs, done), bufs);
         }
-        if bufs.len() == 1 {
-            let one = One { buf: bufs.pop().expect("one buffer"), done };
-            let (result, one) = match (direction, self.ops.registered.slot(&one.buf)) {
+        if let Some(memory) = PageBuf::stretch(&mut bufs) {
+            let slot = self.ops.registered.slot(&bufs[0]);
+            let stretch = Stretch { bufs, memory, done };
+            let (result, stretch) = match (direction, slot) {
                 (direction, Some(slot)) => {
-                    self.submit(InSlot { direction, fd: self.fd.clone(), offset, one, slot }).await
+                    self.submit(InSlot { direction, fd: self.fd.clone(), offset, stretch, slot }).await
                 }
-                (Direction::Read, None) => self.submit(ReadAt::new(self.fd.clone(), offset, one)).await,
-                (Direction::Write, None) => self.submit(WriteAt::new(self.fd.clone(), offset, one)).await,
+                (Direction::Read, None) => self.submit(ReadAt::new(self.fd.clone(), offset, stretch)).await,
+                (Direction::Write, None) => self.submit(WriteAt::new(self.fd.clone(), offset, stretch)).await,
             };
-            bufs.push(one.buf);
-            return (result, bufs);
+            return (result, stretch.bufs);
         }
         let many = Many { bufs, done };
         let (result, many) = match direction {
@@ -245,26 +247,29 @@ fn resize(file: &std::fs::File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// A buffer of which the first `done` bytes have been transferred.
-pub(super) struct One {
-    buf: PageBuf,
+/// Buffers that lie side by side in memory, of which the first `done` bytes have been transferred.
+pub(super) struct Stretch {
+    bufs: Bufs,
+    memory: NonNull<[u8]>,
     done: usize,
 }
 
-impl IoBuf for One {
+impl IoBuf for Stretch {
     fn as_init(&self) -> &[u8] {
-        &self.buf.as_slice()[self.done..]
+        // SAFETY: the memory of the buffers, which are ours.
+        unsafe { &self.memory.as_ref()[self.done..] }
     }
 }
 
-impl SetLen for One {
+impl SetLen for Stretch {
     // SAFETY: a page buffer is initialised from the start and its length never changes: there is nothing to do.
     unsafe fn set_len(&mut self, _: usize) {}
 }
 
-impl IoBufMut for One {
+impl IoBufMut for Stretch {
     fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
-        uninit(&mut self.buf.as_read_target()[self.done..])
+        // SAFETY: as above.
+        uninit(unsafe { &mut self.memory.as_mut()[self.done..] })
     }
 }
 
@@ -287,7 +292,7 @@ impl IoVectoredBuf for Many {
 }
 
 impl SetLen for Many {
-    // SAFETY: as for `One`.
+    // SAFETY: as for `Stretch`.
     unsafe fn set_len(&mut self, _: usize) {}
 }
 

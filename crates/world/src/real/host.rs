@@ -96,6 +96,10 @@ impl Host for RealHost {
         Box::pin(async move { ops.blocking(work).await })
     }
 
+    fn hand_over(&self) {
+        self.ops.hand_over();
+    }
+
     fn shards(&self) -> usize {
         self.run.config.shards
     }

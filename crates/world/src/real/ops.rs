@@ -66,11 +66,14 @@ impl Ops {
 
     /// An operation waits for the end of the turn.
     fn pushed(&self) {
-        let now = Instant::now();
-        if now.duration_since(self.handed_over.get()) < HELD_BACK_MAX {
-            return;
+        if self.handed_over.get().elapsed() >= HELD_BACK_MAX {
+            self.hand_over();
         }
-        self.handed_over.set(now);
+    }
+
+    /// Operations do not wait for the end of the turn.
+    pub fn hand_over(&self) {
+        self.handed_over.set(Instant::now());
         Runtime::with_current(hand_over);
     }
 

@@ -1,7 +1,7 @@
 //! Page buffers that the kernel knows: their memory is registered with the ring once, so that an operation need not
 //! look up and hold its pages each time.
 //!
-//! Purpose: reads and writes of one buffer cost the processor 6 to 12 % less (docs/lab/speed.md).
+//! Purpose: reads and writes of one stretch of memory cost the processor 6 to 12 % less (docs/lab/speed.md).
 //!
 //! Invariants
 //! 1. Only whole slabs are registered, and a slab outlives the ring: buffers keep their slabs until their thread ends.
@@ -19,10 +19,10 @@ use compio::buf::{IntoInner, IoBuf, IoBufMut};
 use compio::driver::{Decision, IourOpCode, OpEntry, PollOpCode, SharedFd};
 use io_uring::{opcode, types};
 
-use super::file::{Direction, One};
+use super::file::{Direction, Stretch};
 use crate::PageBuf;
-use crate::buf::SLAB_BYTES;
 use crate::fixed_hash::FixedHashMap;
+use crate::memory::SLAB_BYTES;
 
 /// As many as a ring has room for: 32 GiB.
 const SLABS_MAX: u32 = 1 << 14;
@@ -123,12 +123,12 @@ fn register<T>(ring: RawFd, what: u32, argument: &T, bytes: usize) -> io::Result
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A read into a buffer, or a write out of it, whose memory the ring knows as `slot`.
+/// A read into buffers, or a write out of them, whose memory the ring knows as `slot`.
 pub(super) struct InSlot {
     pub direction: Direction,
     pub fd: SharedFd<std::fs::File>,
     pub offset: u64,
-    pub one: One,
+    pub stretch: Stretch,
     pub slot: u16,
 }
 
@@ -140,11 +140,11 @@ unsafe impl IourOpCode for InSlot {
         let fd = types::Fd(self.fd.as_raw_fd());
         match self.direction {
             Direction::Read => {
-                let (to, bytes) = (self.one.buf_mut_ptr().cast(), self.one.buf_capacity() as u32);
+                let (to, bytes) = (self.stretch.buf_mut_ptr().cast(), self.stretch.buf_capacity() as u32);
                 opcode::ReadFixed::new(fd, to, bytes, self.slot).offset(self.offset).build().into()
             }
             Direction::Write => {
-                let (from, bytes) = (self.one.buf_ptr(), self.one.buf_len() as u32);
+                let (from, bytes) = (self.stretch.buf_ptr(), self.stretch.buf_len() as u32);
                 opcode::WriteFixed::new(fd, from, bytes, self.slot).offset(self.offset).build().into()
             }
         }
@@ -165,9 +165,9 @@ unsafe impl PollOpCode for InSlot {
 }
 
 impl IntoInner for InSlot {
-    type Inner = One;
+    type Inner = Stretch;
 
-    fn into_inner(self) -> One {
-        self.one
+    fn into_inner(self) -> Stretch {
+        self.stretch
     }
 }

@@ -19,7 +19,7 @@ use super::ops::Ops;
 use super::pulse::{Clocks, Pulse};
 use super::registered::Registered;
 use super::shared::{Driver, Ending, Failure, RealConfig, Run};
-use crate::buf::take_slabs_from;
+use crate::memory::take_slabs_from;
 use crate::{Error, ErrorKind, Lapse, Result, ShardStart, Time, World};
 
 /// Wake-ups from other threads that fit into a thread's queue; a full one makes the waking thread spin.

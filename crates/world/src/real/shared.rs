@@ -17,7 +17,7 @@ use futures_util::task::AtomicWaker;
 
 use super::cores::Cores;
 use super::pulse::Clocks;
-use crate::buf::slab_stock;
+use crate::memory::slab_stock;
 use crate::stock::Stock;
 use crate::{Error, IoTotals, LocalFuture, ShardStart};
 

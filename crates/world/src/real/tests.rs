@@ -51,7 +51,7 @@ fn room(pages: usize) -> Bufs {
 }
 
 #[test]
-fn what_is_written_is_read_back_by_single_and_by_vectored_transfers() {
+fn what_is_written_is_read_back_by_single_vectored_and_adjacent_buffers() {
     with_each_driver(async |world, dir| {
         let file = world.open(&format!("{dir}/f"), OpenMode::CreateNew).await.unwrap();
         let (result, bufs) = file.write_at(4096, smallvec![page(1), page(2), page(3)]).await;
@@ -69,9 +69,19 @@ fn what_is_written_is_read_back_by_single_and_by_vectored_transfers() {
         let (result, bufs) = file.read_at(8192, smallvec![PageBuf::empty(8192)]).await;
         result.unwrap();
         assert_eq!(bufs[0].as_slice()[4095..4097], [2, 3]);
+        // Neighbours in memory, of which some are written elsewhere.
+        let (result, mut bufs) = file.read_at(0, PageBuf::side_by_side(4, 4096)).await;
+        result.unwrap();
+        bufs.remove(0);
+        file.write_at(4 * 4096, bufs).await.0.unwrap();
+        let (result, bufs) = file.read_at(3 * 4096, room(4)).await;
+        result.unwrap();
+        for (buf, fill) in bufs.iter().zip([3, 1, 2, 3]) {
+            assert_eq!(buf.as_slice(), [fill; 4096]);
+        }
         let totals = world.io_totals();
-        assert_eq!((totals.reads, totals.read_bytes), (2, 6 * 4096));
-        assert_eq!((totals.writes, totals.write_bytes, totals.syncs), (2, 4 * 4096, 1));
+        assert_eq!((totals.reads, totals.read_bytes), (4, 14 * 4096));
+        assert_eq!((totals.writes, totals.write_bytes, totals.syncs), (3, 7 * 4096, 1));
     });
 }
 
@@ -97,7 +107,7 @@ fn single_buffers_of_registered_slabs_carry_their_own_bytes_and_large_ones_are_u
         // More than one slab, and a buffer that is cut from none.
         let (pages, bytes) = (80, 64 << 10);
         let offset = |number: usize| (number * bytes) as u64;
-        let lengths = std::iter::repeat_n(bytes, pages).chain([1 << 20]);
+        let lengths = std::iter::repeat_n(bytes, pages).chain([2 << 20]);
         for (number, length) in lengths.clone().enumerate() {
             let buf = PageBuf::copy_of(&vec![number as u8; length]);
             file.write_at(offset(number), smallvec![buf]).await.0.unwrap();

@@ -144,6 +144,10 @@ impl Host for ShadowHost {
         self.inner.compute(work)
     }
 
+    fn hand_over(&self) {
+        self.inner.hand_over();
+    }
+
     fn shards(&self) -> usize {
         self.inner.shards()
     }

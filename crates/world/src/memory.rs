@@ -1,0 +1,202 @@
+//! Memory for buffers: aligned for unbuffered I/O, kept by each thread for the next buffer, cut from slabs that the
+//! system can back with large pages.
+//!
+//! Invariants
+//! 1. All of it is initialised; what it held before is arbitrary.
+//! 2. A slab goes back to the system when its thread ends, and only if no buffer of it is in use.
+//!
+//! Limits: lengths are multiples of [`SECTOR_BYTES`]; lengths that do not divide a slab are allocated one by one.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::RefCell;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rustix::mm::{Advice, madvise};
+
+use crate::buf::SECTOR_BYTES;
+use crate::stock::Stock;
+
+/// Sector-aligned memory from a per-thread pool.
+pub(crate) struct Aligned {
+    pub memory: NonNull<u8>,
+    pub len: usize,
+}
+
+/// Small buffers are cut from pieces of memory of this size, which the system can back with one large page
+/// each: fewer page faults, and a page of a database is one stretch of memory to the device instead of eight.
+pub(crate) const SLAB_BYTES: usize = 2 << 20;
+/// Larger buffers are allocated one by one.
+const SLAB_BUFFER_BYTES_MAX: usize = 1 << 20;
+/// Large buffers kept per thread and size when they are freed; more go back to the allocator. Small ones stay
+/// for the next.
+const POOL_BYTES_MAX: usize = 8 << 20;
+
+#[derive(Default)]
+struct Pool {
+    free: Vec<(usize, Vec<NonNull<u8>>)>,
+    /// Bytes of large buffers among them.
+    large_bytes: usize,
+    slabs: Vec<NonNull<u8>>,
+    /// Buffers that were cut from slabs and are in use.
+    cut: usize,
+    /// Where slabs come from, if not made when they are wanted.
+    stock: Option<Arc<Stock>>,
+}
+
+impl Pool {
+    fn of(&mut self, len: usize) -> &mut Vec<NonNull<u8>> {
+        let at = self.free.iter().position(|(l, _)| *l == len).unwrap_or_else(|| {
+            self.free.push((len, Vec::new()));
+            self.free.len() - 1
+        });
+        &mut self.free[at].1
+    }
+
+    fn take(&mut self, len: usize) -> Option<NonNull<u8>> {
+        let is_cut = Aligned::is_cut(len);
+        if is_cut && self.of(len).is_empty() {
+            let slab = self.stock.as_ref().map_or_else(Aligned::slab, |stock| stock.take());
+            self.slabs.push(slab);
+            let list = self.of(len);
+            // The first to be taken is the first in memory.
+            let starts = (0..SLAB_BYTES / len).rev();
+            // SAFETY: each offset lies inside the slab.
+            list.extend(starts.map(|at| unsafe { slab.add(at * len) }));
+        }
+        let memory = self.of(len).pop();
+        match memory {
+            Some(_) if is_cut => self.cut += 1,
+            Some(_) => self.large_bytes -= len,
+            None => {}
+        }
+        memory
+    }
+
+    /// False if it is not kept.
+    fn give(&mut self, memory: NonNull<u8>, len: usize) -> bool {
+        if Aligned::is_cut(len) {
+            self.cut -= 1;
+        } else if self.large_bytes + len > POOL_BYTES_MAX {
+            return false;
+        } else {
+            self.large_bytes += len;
+        }
+        self.of(len).push(memory);
+        true
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for (len, list) in self.free.drain(..).filter(|(len, _)| !Aligned::is_cut(*len)) {
+            for memory in list {
+                // SAFETY: allocated by `Aligned` with the same layout, and owned by the pool since.
+                unsafe { dealloc(memory.as_ptr(), Aligned::layout(len, SECTOR_BYTES)) }
+            }
+        }
+        // A buffer that outlives the pool of its thread keeps the slabs.
+        for slab in self.slabs.drain(..).filter(|_| self.cut == 0) {
+            Aligned::free_slab(slab);
+        }
+    }
+}
+
+/// Slabs made ready by a thread of their own.
+pub(crate) fn slab_stock() -> Stock {
+    Stock::new(Aligned::slab, Aligned::free_slab)
+}
+
+/// The buffers of this thread come from that stock from now on.
+pub(crate) fn take_slabs_from(stock: Option<Arc<Stock>>) {
+    POOL.with_borrow_mut(|pool| pool.stock = stock);
+}
+
+thread_local! {
+    static POOL: RefCell<Pool> = RefCell::default();
+}
+
+impl Aligned {
+    fn layout(len: usize, align: usize) -> Layout {
+        Layout::from_size_align(len, align).expect("buffer sizes are far below the limit")
+    }
+
+    /// Whether buffers of this length are cut from slabs.
+    pub fn is_cut(len: usize) -> bool {
+        len <= SLAB_BUFFER_BYTES_MAX && SLAB_BYTES.is_multiple_of(len)
+    }
+
+    fn allocate(len: usize, align: usize) -> NonNull<u8> {
+        let layout = Self::layout(len, align);
+        // SAFETY: the layout has a non-zero size (PageBuf::empty asserts it). The advice concerns whole pages
+        // of memory that is ours, and whether it is taken makes no difference to what the memory holds. All of
+        // it is initialised.
+        unsafe {
+            let Some(memory) = NonNull::new(alloc(layout)) else { handle_alloc_error(layout) };
+            if align == SLAB_BYTES {
+                let _ = madvise(memory.as_ptr().cast(), len, Advice::LinuxHugepage);
+            }
+            memory.write_bytes(0, len);
+            memory
+        }
+    }
+
+    fn slab() -> NonNull<u8> {
+        Self::allocate(SLAB_BYTES, SLAB_BYTES)
+    }
+
+    /// Gives a slab back of which no buffer is in use.
+    fn free_slab(slab: NonNull<u8>) {
+        // SAFETY: made by `slab`, with this layout; nobody else holds it.
+        unsafe { dealloc(slab.as_ptr(), Self::layout(SLAB_BYTES, SLAB_BYTES)) }
+    }
+
+    /// Memory with arbitrary (but initialised) contents.
+    pub fn uncleared(len: usize) -> Aligned {
+        let pooled = POOL.try_with(|pool| pool.borrow_mut().take(len)).ok().flatten();
+        Aligned { memory: pooled.unwrap_or_else(|| Self::allocate(len, SECTOR_BYTES)), len }
+    }
+
+    /// Every byte is overwritten, so nothing is cleared first.
+    pub fn copy_of(bytes: &[u8]) -> Aligned {
+        let mut memory = Aligned::uncleared(bytes.len());
+        memory.as_mut_slice().copy_from_slice(bytes);
+        memory
+    }
+
+    pub fn zeroed(len: usize) -> Aligned {
+        let mut memory = Aligned::uncleared(len);
+        memory.as_mut_slice().fill(0);
+        memory
+    }
+
+    /// Where `len` bytes from this place on lie.
+    pub fn at(&self, at: usize, len: usize) -> *mut u8 {
+        assert!(at + len <= self.len, "a part lies inside its piece");
+        // SAFETY: inside the memory, see above.
+        unsafe { self.memory.as_ptr().add(at) }
+    }
+
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: `memory` points to `len` initialised bytes owned by `self`.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.len) }
+    }
+
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `self` is borrowed uniquely.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Aligned {
+    fn drop(&mut self) {
+        let (memory, len) = (self.memory, self.len);
+        match POOL.try_with(|pool| pool.borrow_mut().give(memory, len)) {
+            Ok(true) => {}
+            // The thread is ending; the slab that it was cut from stays with it.
+            Err(_) if Self::is_cut(len) => {}
+            // SAFETY: allocated in `uncleared` with this layout; nobody else holds it.
+            Ok(false) | Err(_) => unsafe { dealloc(memory.as_ptr(), Self::layout(len, SECTOR_BYTES)) },
+        }
+    }
+}
