@@ -62,11 +62,13 @@ async fn write_template(
             if stop.is_stopped() {
                 return Err(Error::Refused("the creation was stopped".to_owned()));
             }
-            let mut piece = PageBuf::empty(bytes as usize);
             let first = offset / template.page_bytes() as u64;
-            for (index, page) in (first..).zip(piece.as_mut_slice().chunks_exact_mut(template.page_bytes())) {
-                template.fill(index, page);
-            }
+            let piece = PageBuf::written_by(bytes as usize, |piece| {
+                let pages = piece.chunks_exact_mut(template.page_bytes());
+                (first..).zip(pages).for_each(|(index, page)| template.fill(index, page));
+                true
+            });
+            let piece = piece.expect("it was written");
             file.write(IoClass::InitWrite, offset, smallvec![piece]).await?;
             progress.add(bytes);
         }
