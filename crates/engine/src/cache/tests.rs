@@ -15,7 +15,7 @@ use super::{Cache, CachedDatabase, FRAMES_MIN, PageKey, RedoFor, Wanted};
 use crate::config::InstanceConfig;
 use crate::io::{Counters, IoFile};
 use crate::log::LogPosition;
-use crate::recovery::{Named, Prereader, runs};
+use crate::recovery::{Named, Pace, Prereader, runs};
 use crate::signal::{Poison, StopSignal};
 
 pub(super) const PAGE_BYTES: usize = 4096;
@@ -133,7 +133,7 @@ fn a_free_page_that_is_not_used_goes_to_the_next_who_waits() {
 #[test]
 fn a_free_page_that_reading_ahead_does_not_use_goes_to_the_next_who_waits() {
     when_room_comes(|world, cache| async move {
-        let prereader = Prereader::start(&world, &cache, FREED_AT_ONCE + 1);
+        let prereader = Prereader::start(&world, &cache, FREED_AT_ONCE + 1, Pace::OfRedo);
         for pgno in [100; FREED_AT_ONCE].into_iter().chain([101]) {
             prereader.add(runs(&[Named {
                 at: LogPosition::default(),

@@ -51,7 +51,7 @@ pub use branch::{BranchCounts, RecoveryBranch};
 pub(crate) use decode::Scope;
 pub use left::check_closed;
 #[cfg(test)]
-pub(crate) use preread::{Named, Prereader, runs};
+pub(crate) use preread::{Named, Pace, Prereader, runs};
 pub(crate) use replayer::Replayer;
 pub(crate) use source::Source;
 use workers::Workers;
@@ -165,11 +165,10 @@ impl Recovery<'_> {
         // A log that is full, with nothing left to write: the checkpoint names the next one, which may not be
         // there yet. Its records are needed no more, but where it ends is.
         let next = replayer.start().generation().min(last);
-        let source = Source::Files { next, last, memory: Vec::new(), ahead: None };
         self.cache.set_redo(Some(RedoFor::Opening));
         let replayed = match workers.as_deref_mut() {
-            Some(workers) => replayer.run_with(self, source, workers).await,
-            None => replayer.run(self, source).await,
+            Some(workers) => replayer.run_with(self, next..=last, workers).await,
+            None => replayer.run(self, Source::Files { next, last, memory: Vec::new() }).await,
         };
         self.cache.set_redo(None);
         replayed?;

@@ -1,10 +1,7 @@
-//! Reading pages ahead of redo, in the order of the log, as ESE does it.
+//! Reading pages ahead of redo, in the order of the log.
 //!
-//! Each page that a record names is read together with its neighbours that the same stretch of log names.
-//! Whenever redo goes on it asks for so many reads that the limit is under way. While it waits for the oldest
-//! of them, nobody asks for more: so the storage sees fewer by then, as in most published soft recoveries,
-//! which have 5.5 to 7 under way. Storage that is faster than redo does not wait for redo: what has come in
-//! order counts as used.
+//! Each page that a record names is read together with its neighbours that the same stretch of log names. How many
+//! reads are under way is a matter of [`Pace`].
 //!
 //! Limits: a fixed number of reads under way, and a few times as many pages that are there before redo needs
 //! them, an eighth of the cache at most; each stretch's pages are read once.
@@ -21,6 +18,18 @@ use crate::log::LogPosition;
 
 /// Pages that may be there before redo has come to them, for each read in the window.
 const PAGES_WAITING_PER_READ: usize = 8;
+
+/// When the next read begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// As ESE does it. Whenever redo goes on it asks for so many reads that the limit is under way. While it waits for
+    /// the oldest of them, nobody asks for more: so the storage sees fewer by then, as in most published soft
+    /// recoveries, which have 5.5 to 7 under way. Storage that is faster than redo does not wait for redo: what has
+    /// come in order counts as used.
+    OfRedo,
+    /// Whenever one ends: the limit is under way as long as there is something to read.
+    OfReads,
+}
 
 /// Reads pages ahead of redo.
 pub(crate) struct Prereader {
@@ -56,6 +65,7 @@ struct Read {
 
 /// The reads from the oldest one under way on.
 struct Window {
+    pace: Pace,
     /// Reads under way at most.
     limit: usize,
     under_way: usize,
@@ -67,8 +77,8 @@ struct Window {
 }
 
 impl Window {
-    fn new(limit: usize) -> Window {
-        Window { limit, under_way: 0, may_begin: limit, left: 0, reads: VecDeque::new() }
+    fn new(limit: usize, pace: Pace) -> Window {
+        Window { pace, limit, under_way: 0, may_begin: limit, left: 0, reads: VecDeque::new() }
     }
 
     /// Begins a read; returns its number.
@@ -79,13 +89,13 @@ impl Window {
         self.left + self.reads.len() as u64 - 1
     }
 
-    /// A read is done. Returns those that leave the window now: redo goes on, and asks for as many as may be under way.
+    /// A read is done. Returns those that leave the window now, for which redo may have waited.
     fn end(&mut self, number: u64) -> Vec<Read> {
         self.under_way -= 1;
         self.reads[(number - self.left) as usize].is_done = true;
         let leaving = self.reads.iter().take_while(|read| read.is_done).count();
         self.left += leaving as u64;
-        if leaving > 0 {
+        if leaving > 0 || self.pace == Pace::OfReads {
             self.may_begin = self.limit - self.under_way;
         }
         self.reads.drain(..leaving).collect()
@@ -105,12 +115,12 @@ struct PrereadQueue {
 }
 
 impl Prereader {
-    pub(crate) fn start(world: &World, cache: &Cache, limit: usize) -> Prereader {
+    pub(crate) fn start(world: &World, cache: &Cache, limit: usize, pace: Pace) -> Prereader {
         let limit = limit.max(1);
         let shared = Rc::new(PrereadQueue {
             cache: cache.clone(),
             queue: RefCell::default(),
-            window: RefCell::new(Window::new(limit)),
+            window: RefCell::new(Window::new(limit, pace)),
             waiting: RefCell::default(),
             waiting_pages: Cell::new(0),
             waiting_pages_max: (PAGES_WAITING_PER_READ * limit).min(cache.capacity() / 8),
@@ -247,7 +257,7 @@ mod tests {
 
     #[test]
     fn reads_begin_when_redo_goes_on() {
-        let mut window = Window::new(3);
+        let mut window = Window::new(3, Pace::OfRedo);
         let at = |segment| LogPosition::new(1, segment, 0);
         let run = |segment| Run { at: at(segment), db: 1, pgnos: vec![1], wanted: Wanted::Version };
         let numbers = [1, 2, 3].map(|segment| window.begin(&run(segment)));
@@ -262,5 +272,10 @@ mod tests {
         assert_eq!([4, 5].map(|segment| window.begin(&run(segment))), [3, 4]);
         assert_eq!(ends(&mut window, numbers[2]), [at(3)]);
         assert_eq!(window.may_begin, 1);
+
+        // At the pace of the reads nobody waits for the first.
+        let mut window = Window::new(3, Pace::OfReads);
+        let numbers = [1, 2, 3].map(|segment| window.begin(&run(segment)));
+        assert_eq!((ends(&mut window, numbers[1]), window.may_begin), (vec![], 1));
     }
 }

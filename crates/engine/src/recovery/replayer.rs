@@ -7,22 +7,27 @@
 //! 2. Its tasks end with the run, also when the caller drops it.
 //!
 //! Limits: while a part of the log is replayed, the next one is read and decoded, and then its pages are read. With
-//! workers the one behind that is read, too.
+//! workers [`LOGS_AHEAD`] logs are being read, and as many are decoded and wait.
 
+use std::cell::RefCell;
+use std::ops::RangeInclusive;
+use std::pin::pin;
 use std::sync::Arc;
 
 use btree::LogRecord;
 use edb::log::{LogHeader, RecordChain};
-use futures_util::future::{OptionFuture, join};
+use futures_util::future::{OptionFuture, join, join3};
+use futures_util::{StreamExt, stream};
+use world::channel::{Receiver, Sender, channel};
 use world::{Duration, World};
 
 use super::decode::{Chain, Decoded, Replayed, Scope, makes_no_sense};
 use super::divide::{Placed, Stretch};
 use super::left::Closed;
 use super::pages::PageStates;
-use super::preread::Prereader;
-use super::source::{Segments, Source};
-use super::workers::Workers;
+use super::preread::{Pace, Prereader};
+use super::source::{LogPart, Segments, Source};
+use super::workers::{Workers, send};
 use super::{Participants, Recovery, RecoveryBranch, RecoveryReport, takes_part};
 use crate::cache::{LoggedPage, PageKey};
 use crate::error::{Error, Result};
@@ -30,6 +35,8 @@ use crate::log::LogPosition;
 use crate::log::reader::damaged;
 use crate::transactions::Transactions;
 
+/// Logs that are read before their turn for workers, who are faster than one read of a log after the other.
+const LOGS_AHEAD: usize = 4;
 /// Records replayed before others of the thread have their turn, if none of them is a page: reads that have
 /// come make room for others only then.
 const RECORDS_AT_A_TIME: usize = 16;
@@ -63,24 +70,6 @@ enum Pages<'a> {
     /// The replayer, in the cache of the instance.
     Here(&'a Prereader),
     Handed(&'a mut Workers),
-}
-
-/// What becomes of a part of the log before it is replayed.
-#[derive(Clone, Copy)]
-enum Ahead<'a> {
-    /// Its pages are read.
-    Reads(&'a Prereader),
-    /// Its pages are divided among so many workers, who read them.
-    Divided(usize),
-}
-
-impl<'a> Pages<'a> {
-    fn ahead(&self) -> Ahead<'a> {
-        match self {
-            Pages::Here(prereader) => Ahead::Reads(prereader),
-            Pages::Handed(workers) => Ahead::Divided(workers.count()),
-        }
-    }
 }
 
 /// Lets the other tasks of the thread have their turn: replaying a log takes milliseconds, a read a fraction of one.
@@ -148,24 +137,37 @@ impl Replayer {
     pub(crate) async fn run(&mut self, recovery: &Recovery<'_>, source: Source) -> Result<()> {
         self.check_whole()?;
         let reads = recovery.config.recovery_reads_outstanding;
-        let prereader = Prereader::start(recovery.world, recovery.cache, reads);
-        let replayed = self.replay_parts(recovery, source, &mut Pages::Here(&prereader)).await;
+        let prereader = Prereader::start(recovery.world, recovery.cache, reads, Pace::OfRedo);
+        let replayed = self.replay_parts(recovery, source, &prereader).await;
         prereader.stop().await;
         replayed
     }
 
-    /// Replays what `source` has, its pages with the help of `workers`.
+    /// Replays these logs, their pages with the help of `workers`.
     ///
     /// # Errors
     /// As [`Replayer::run`]; if a worker has ended, which [`Workers::end`] explains.
     pub(super) async fn run_with(
         &mut self,
         recovery: &Recovery<'_>,
-        source: Source,
+        logs: RangeInclusive<u32>,
         workers: &mut Workers,
     ) -> Result<()> {
         self.check_whole()?;
-        self.replay_parts(recovery, source, &mut Pages::Handed(workers)).await?;
+        let memory = RefCell::default();
+        let (send_read, read) = channel(0);
+        let (send_decoded, decoded) = channel(LOGS_AHEAD);
+        let reading = recovery.read_ahead(logs, &memory, send_read);
+        let decoding = decode_ahead(
+            recovery.world,
+            (self.chain.clone(), self.replay.scope.clone(), workers.count()),
+            read,
+            send_decoded,
+        );
+        // The first that ends early closes its channels, and so the others end.
+        let ((), (), replayed) =
+            join3(reading, decoding, self.replay_decoded(recovery, decoded, &memory, workers)).await;
+        replayed?;
         workers.finish(&mut self.replay.pages, &mut self.replay.report).await
     }
 
@@ -184,82 +186,131 @@ impl Replayer {
         &mut self,
         recovery: &Recovery<'_>,
         mut source: Source,
-        pages: &mut Pages<'_>,
+        prereader: &Prereader,
     ) -> Result<()> {
-        let ahead = pages.ahead();
-        let Replayer { replay, chain, at, is_cut_off } = self;
-        let (scope, required) = (replay.scope.clone(), replay.required);
+        let (scope, required) = (self.replay.scope.clone(), self.replay.required);
         // It tells the readers of the headers how far a recovery has come, with writes as ESE does them.
-        let is_noted = matches!((&source, ahead), (Source::Files { .. }, Ahead::Reads(_)));
-        let mut next = recovery.decode_next(&mut source, chain, &scope, required, ahead).await?;
-        while let Some(part) = next {
-            *is_cut_off = true;
-            recovery.begin(&part, replay).await?;
-            let Decoded { generation, records, replayed, end, closes, memory, .. } = part;
-            *chain = part.chain;
-            source.reuse(memory);
+        let is_noted = matches!(source, Source::Files { .. });
+        let mut next = recovery.decode_next(&mut source, &self.chain, &scope, required, prereader).await?;
+        while let Some(mut part) = next {
+            source.reuse(std::mem::take(&mut part.memory));
             let noted: OptionFuture<_> =
-                is_noted.then(|| recovery.note_generation(generation, &scope.participants)).into();
-            let replaying = async {
-                let (replayed, noted) = join(recovery.replay(replayed, replay, pages), noted).await;
-                replayed.and(noted.unwrap_or(Ok(())))
-            };
-            let following = recovery.decode_next(&mut source, chain, &scope, required, ahead);
-            let (replayed, following) = join(replaying, following).await;
-            replayed?;
-            replay.report.records += records.count;
-            replay.report.log_end = records.end.unwrap_or(replay.report.log_end);
-            // Without a database that needs the log, reading it only finds its end.
-            replay.report.logs_replayed += u32::from(closes && !scope.participants.is_empty());
-            (*at, *is_cut_off) = (end, false);
+                is_noted.then(|| recovery.note_generation(part.generation, &scope.participants)).into();
+            let chain = part.chain.clone();
+            let following = recovery.decode_next(&mut source, &chain, &scope, required, prereader);
+            let beside = join(noted, following);
+            let (noted, following) =
+                self.replay_part(recovery, part, &mut Pages::Here(prereader), beside).await?;
+            noted.transpose()?;
             next = following?;
         }
         Ok(())
     }
+
+    async fn replay_decoded(
+        &mut self,
+        recovery: &Recovery<'_>,
+        mut decoded: Receiver<Result<Decoded>>,
+        memory: &RefCell<Vec<Vec<u8>>>,
+        workers: &mut Workers,
+    ) -> Result<()> {
+        while let Some(part) = decoded.next().await {
+            let mut part = part?;
+            memory.borrow_mut().push(std::mem::take(&mut part.memory));
+            self.replay_part(recovery, part, &mut Pages::Handed(workers), std::future::ready(())).await?;
+        }
+        Ok(())
+    }
+
+    /// Replays a part of the log while `beside` goes on, and gives what comes of that.
+    async fn replay_part<T>(
+        &mut self,
+        recovery: &Recovery<'_>,
+        part: Decoded,
+        pages: &mut Pages<'_>,
+        beside: impl Future<Output = T>,
+    ) -> Result<T> {
+        let Replayer { replay, chain, at, is_cut_off } = self;
+        *is_cut_off = true;
+        recovery.begin(&part, replay).await?;
+        let Decoded { records, replayed, end, closes, .. } = part;
+        *chain = part.chain;
+        let (replayed, beside) = join(recovery.replay(replayed, replay, pages), beside).await;
+        replayed?;
+        replay.report.records += records.count;
+        replay.report.log_end = records.end.unwrap_or(replay.report.log_end);
+        // Without a database that needs the log, reading it only finds its end.
+        replay.report.logs_replayed += u32::from(closes && !replay.scope.participants.is_empty());
+        (*at, *is_cut_off) = (end, false);
+        Ok(beside)
+    }
+}
+
+/// Decodes what comes, in order, and divides it among `workers`; ends with the first error.
+async fn decode_ahead(
+    world: &World,
+    (mut chain, scope, workers): (Chain, Arc<Scope>, usize),
+    mut read: Receiver<Result<LogPart>>,
+    mut decoded: Sender<Result<Decoded>>,
+) {
+    while let Some(part) = read.next().await {
+        let decode = async {
+            let part = part?;
+            chain.follow(&part)?;
+            let (chain, scope) = (chain.clone(), scope.clone());
+            world.compute(move || chain.decode(part, &scope, Some(workers))).await
+        };
+        let done = decode.await;
+        if let Ok(done) = &done {
+            chain = done.chain.clone();
+        }
+        let is_last = done.is_err();
+        if !send(&mut decoded, done).await || is_last {
+            return;
+        }
+    }
 }
 
 impl Recovery<'_> {
-    /// The next part of the log, decoded; `None` where replay is to stop. Pages that are redone here are read
-    /// ahead from now on.
+    /// Reads logs, several at a time, and hands them on in their order.
+    async fn read_ahead(
+        &self,
+        logs: RangeInclusive<u32>,
+        memory: &RefCell<Vec<Vec<u8>>>,
+        mut read: Sender<Result<LogPart>>,
+    ) {
+        let last = *logs.end();
+        let reading = stream::iter(logs).map(|number| {
+            let memory = memory.borrow_mut().pop().unwrap_or_default();
+            self.read_file(number, last, memory)
+        });
+        let mut reading = pin!(reading.buffered(LOGS_AHEAD));
+        while let Some(log) = reading.next().await
+            && send(&mut read, log).await
+        {}
+    }
+
+    /// The next part of the log, decoded; `None` where replay is to stop. Its pages are read ahead from now on.
     async fn decode_next(
         &self,
         source: &mut Source,
         chain: &Chain,
         scope: &Arc<Scope>,
         required: u32,
-        ahead: Ahead<'_>,
+        prereader: &Prereader,
     ) -> Result<Option<Decoded>> {
-        let read = match source.take_ahead() {
-            Some(read) => read,
-            None => self.read_log(source).await,
-        };
-        let Some(part) = read? else { return Ok(None) };
+        let Some(part) = self.read_log(source).await? else { return Ok(None) };
         let (mut chain, scope) = (chain.clone(), scope.clone());
         chain.follow(&part)?;
         if let (Segments::Stored { .. }, Some(header)) = (&part.segments, &part.header) {
             // The headers must name a log before pages with its changes can be written.
             self.name_generations(scope.start.generation(), header.generation.max(required)).await?;
         }
-        let workers = match ahead {
-            Ahead::Reads(_) => None,
-            Ahead::Divided(workers) => Some(workers),
-        };
-        let decoding = self.world.compute(move || chain.decode(part, &scope, workers));
-        match ahead {
-            Ahead::Reads(prereader) => {
-                let mut decoded = decoding.await?;
-                if let Replayed::InLogOrder(_, runs) = &mut decoded.replayed {
-                    prereader.add(std::mem::take(runs));
-                }
-                Ok(Some(decoded))
-            }
-            // Several workers are faster than one log after the other.
-            Ahead::Divided(_) => {
-                let (decoded, next) = join(decoding, self.read_log(source)).await;
-                source.set_ahead(next);
-                decoded.map(Some)
-            }
+        let mut decoded = self.world.compute(move || chain.decode(part, &scope, None)).await?;
+        if let Replayed::InLogOrder(_, runs) = &mut decoded.replayed {
+            prereader.add(std::mem::take(runs));
         }
+        Ok(Some(decoded))
     }
 
     /// Takes note of what a part of the log says, replayed or not: how the log ends, and how far counters have come.

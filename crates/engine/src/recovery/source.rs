@@ -18,8 +18,6 @@ pub(crate) enum Source {
         last: u32,
         /// For the next log: see [`LogContents::read_into`].
         memory: Vec<u8>,
-        /// What came of reading the next log before its turn.
-        ahead: Option<Box<Result<Option<LogPart>>>>,
     },
     /// What a passive copy has stored, from `next` up to the segment of `to`.
     Stored { next: LogPosition, to: LogPosition },
@@ -43,20 +41,6 @@ pub(crate) enum Segments {
 }
 
 impl Source {
-    /// What was read ahead of its turn.
-    pub(super) fn take_ahead(&mut self) -> Option<Result<Option<LogPart>>> {
-        match self {
-            Source::Files { ahead, .. } => ahead.take().map(|read| *read),
-            Source::Stored { .. } => None,
-        }
-    }
-
-    pub(super) fn set_ahead(&mut self, read: Result<Option<LogPart>>) {
-        if let Source::Files { ahead, .. } = self {
-            *ahead = Some(Box::new(read));
-        }
-    }
-
     /// The memory of a log that has been decoded.
     pub(super) fn reuse(&mut self, used: Vec<u8>) {
         if let Source::Files { memory, .. } = self {
@@ -72,7 +56,7 @@ impl Recovery<'_> {
     /// Failed I/O, or log that is missing or damaged.
     pub(super) async fn read_log(&self, source: &mut Source) -> Result<Option<LogPart>> {
         match source {
-            Source::Files { next, last, memory, .. } => {
+            Source::Files { next, last, memory } => {
                 let (number, memory) = (*next, std::mem::take(memory));
                 *next += 1;
                 if number > *last { Ok(None) } else { self.read_file(number, *last, memory).await.map(Some) }
@@ -82,7 +66,11 @@ impl Recovery<'_> {
         }
     }
 
-    async fn read_file(&self, number: u32, last: u32, memory: Vec<u8>) -> Result<LogPart> {
+    /// Log `number` of those up to `last`, read into `memory`.
+    ///
+    /// # Errors
+    /// As [`Recovery::read_log`].
+    pub(super) async fn read_file(&self, number: u32, last: u32, memory: Vec<u8>) -> Result<LogPart> {
         let is_last = number == last;
         let path = if is_last { self.names.current() } else { self.names.archive(number) };
         if !is_last && self.world.entry(&path).await?.is_none() {

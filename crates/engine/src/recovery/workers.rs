@@ -25,7 +25,7 @@ use world::{CodecMaker, OpenMode, Task, World};
 
 use super::divide::{PageRecord, Part};
 use super::pages::PageStates;
-use super::preread::Prereader;
+use super::preread::{Pace, Prereader};
 use super::replayer::Turns;
 use super::{Recovery, RecoveryReport, WRITES_OUTSTANDING};
 use crate::cache::{Cache, CachedDatabase, RedoFor, Scavenger};
@@ -188,9 +188,13 @@ impl Workers {
 
 impl Worker {
     async fn tell(&mut self, order: Order) -> Result<()> {
-        poll_fn(|cx| self.orders.poll_ready(cx)).await.map_err(|_| gone())?;
-        self.orders.start_send(order).map_err(|_| gone())
+        if send(&mut self.orders, order).await { Ok(()) } else { Err(gone()) }
     }
+}
+
+/// Sends a message when there is room for it; `false` if nobody receives any more.
+pub(super) async fn send<T>(to: &mut Sender<T>, message: T) -> bool {
+    poll_fn(|cx| to.poll_ready(cx)).await.is_ok() && to.start_send(message).is_ok()
 }
 
 fn gone() -> Error {
@@ -238,7 +242,7 @@ async fn follow_orders(
         cache.attach(id, cached, config.cache_bytes_per_database);
     }
     cache.set_redo(Some(RedoFor::Opening));
-    let prereader = Prereader::start(world, cache, READS_OUTSTANDING);
+    let prereader = Prereader::start(world, cache, READS_OUTSTANDING, Pace::OfReads);
     let (mut pages, mut report) = (PageStates::default(), RecoveryReport::default());
     let redone = redo_parts((world, cache), &mut orders, &prereader, &mut pages, &mut report).await;
     prereader.stop().await;
