@@ -81,7 +81,8 @@ fn main() {
     }
     let (mut served, mut completed) = (0u64, Vec::new());
     let (started, cpu_before) = (Instant::now(), cpu_seconds());
-    while let Some(now) = array.next_completion().filter(|now| now.ns < VIRTUAL_SECONDS * 1_000_000_000) {
+    let end = Time { ns: VIRTUAL_SECONDS * 1_000_000_000 };
+    while let Some(now) = array.run_ahead(Some(end)).filter(|now| *now < end) {
         array.take_completions(now, &mut completed);
         for id in completed.drain(..) {
             served += 1;

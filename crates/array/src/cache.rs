@@ -11,6 +11,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use smallvec::SmallVec;
+
 use crate::hardware::{DestageOrder, WriteCache};
 
 /// Bytes of a group that [`Blocks`] counts together.
@@ -290,7 +292,7 @@ impl Cache {
     /// Issues what the order of the settings allows for a column; `forced` if writes wait for room.
     fn fill(&mut self, drive: usize, forced: bool) {
         let Some(column) = self.columns.get_mut(&drive) else { return };
-        let mut issued = Vec::new();
+        let mut issued: SmallVec<[Key; 4]> = SmallVec::new();
         match self.settings.destage {
             DestageOrder::Immediate => {}
             DestageOrder::Nearest => {
@@ -304,7 +306,7 @@ impl Cache {
                         (None, Some(below)) => below,
                         (None, None) => break,
                     };
-                    issued.extend(column.waiting.remove(&nearest).map(|key| (nearest, key)));
+                    issued.extend(column.waiting.remove(&nearest));
                     column.writing += 1;
                     column.next_place = nearest;
                 }
@@ -322,7 +324,7 @@ impl Cache {
                         break;
                     };
                     column.waiting.remove(&place);
-                    issued.push((place, key));
+                    issued.push(key);
                     column.next_place = place + 1;
                     column.writing += 1;
                     column.left_in_burst -= 1;
@@ -330,7 +332,7 @@ impl Cache {
                 column.left_in_burst = 0;
             }
         }
-        for (_, key) in issued {
+        for key in issued {
             if let Some(extent) = self.extents.get_mut(&key) {
                 extent.state = State::Writing { again: false };
                 let (bytes, version) = (extent.end - key.1, extent.version);

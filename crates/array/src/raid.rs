@@ -173,7 +173,32 @@ impl Raid {
 
     /// Commands for a read, appended to `accesses`; a stream is pinned to one mirror. `queued` tells the
     /// commands under way on a drive.
+    #[inline]
     pub fn plan_read(
+        &mut self,
+        (start, bytes): (u64, u64),
+        pin: Option<u64>,
+        queued: impl Fn(usize) -> u32,
+        accesses: &mut Vec<Access>,
+    ) -> Result<(), Lost> {
+        if self.copies > 1 {
+            return self.plan_mirrored_read((start, bytes), pin, queued, accesses);
+        }
+        let mut lost = false;
+        self.for_elements(start, bytes, |row, unit, into, take| {
+            let (slot, byte) = self.place(row, unit);
+            if self.readable(slot, byte + into, take) {
+                accesses.push((self.drives[slot], byte + into, take));
+                return;
+            }
+            let before = accesses.len();
+            accesses.extend(self.survivors(row, unit, into, take));
+            lost |= (accesses.len() - before) as u64 != self.data_units || self.parity_units == 0;
+        });
+        if lost { Err(Lost) } else { Ok(()) }
+    }
+
+    fn plan_mirrored_read(
         &mut self,
         (start, bytes): (u64, u64),
         pin: Option<u64>,
@@ -183,41 +208,29 @@ impl Raid {
         let mut lost = false;
         let mut turn = self.turn;
         self.for_elements(start, bytes, |row, unit, into, take| {
-            let mut add = |slot: usize, byte: u64| accesses.push((self.drives[slot], byte, take));
-            if self.copies > 1 {
-                let at = |copy: u64| {
-                    let (slot, byte) = self.place(row, unit + copy * self.data_units);
-                    (slot, byte + into)
-                };
-                let good = |copy: &u64| {
-                    let (slot, byte) = at(*copy);
-                    self.readable(slot, byte, take)
-                };
-                let wished = match (pin, self.mirror_reads) {
-                    (Some(stream), _) => stream % self.copies,
-                    (None, MirrorReads::Primary) => 0,
-                    (None, MirrorReads::Alternate) => turn % self.copies,
-                    (None, MirrorReads::Random) => mix(self.seed ^ turn) % self.copies,
-                    (None, MirrorReads::ShortestQueue) => {
-                        let length = |copy: &u64| queued(self.drives[at(*copy).0]);
-                        (0..self.copies).filter(good).min_by_key(length).unwrap_or(0)
-                    }
-                };
-                turn += 1;
-                match Some(wished).filter(good).or_else(|| (0..self.copies).find(good)) {
-                    Some(copy) => add(at(copy).0, at(copy).1),
-                    None => lost = true,
+            let at = |copy: u64| {
+                let (slot, byte) = self.place(row, unit + copy * self.data_units);
+                (slot, byte + into)
+            };
+            let good = |copy: &u64| {
+                let (slot, byte) = at(*copy);
+                self.readable(slot, byte, take)
+            };
+            let wished = match (pin, self.mirror_reads) {
+                (Some(stream), _) => stream % self.copies,
+                (None, MirrorReads::Primary) => 0,
+                (None, MirrorReads::Alternate) => turn % self.copies,
+                (None, MirrorReads::Random) => mix(self.seed ^ turn) % self.copies,
+                (None, MirrorReads::ShortestQueue) => {
+                    let length = |copy: &u64| queued(self.drives[at(*copy).0]);
+                    (0..self.copies).filter(good).min_by_key(length).unwrap_or(0)
                 }
-                return;
+            };
+            turn += 1;
+            match Some(wished).filter(good).or_else(|| (0..self.copies).find(good)) {
+                Some(copy) => accesses.push((self.drives[at(copy).0], at(copy).1, take)),
+                None => lost = true,
             }
-            let (slot, byte) = self.place(row, unit);
-            if self.readable(slot, byte + into, take) {
-                add(slot, byte + into);
-                return;
-            }
-            let before = accesses.len();
-            accesses.extend(self.survivors(row, unit, into, take));
-            lost |= (accesses.len() - before) as u64 != self.data_units || self.parity_units == 0;
         });
         self.turn = turn;
         if lost { Err(Lost) } else { Ok(()) }

@@ -17,6 +17,11 @@ const STREAMS: usize = 32;
 /// A stream is being read if its last read is no longer ago than this.
 const BEING_READ_NS: u64 = 50_000_000;
 
+/// Of an end of a read, some bits.
+fn fold(end: u64) -> u32 {
+    (end >> 9) as u32
+}
+
 /// A read-ahead under way or done: its job and its end.
 struct Ahead {
     id: u64,
@@ -28,7 +33,6 @@ struct Stream {
     number: u64,
     /// Which disk of a mirror it is read from.
     pin: u64,
-    next: u64,
     ready_end: u64,
     ahead_end: u64,
     ahead: VecDeque<Ahead>,
@@ -73,10 +77,13 @@ pub(crate) struct Streams {
     /// `None`: they are read ahead like others.
     slow: Option<SlowStreams>,
     volume_bytes: u64,
-    /// Ends and times of the last reads of no stream.
+    /// The last reads of no stream: their ends, folded so that all are looked through without a branch; ends and times.
+    folded: [u32; CANDIDATES],
     candidates: [(u64, u64); CANDIDATES],
     next_candidate: usize,
     streams: Vec<Stream>,
+    /// Where each of them goes on.
+    nexts: Vec<u64>,
     clock: u64,
     next_number: u64,
 }
@@ -87,9 +94,11 @@ impl Streams {
             ahead_bytes,
             slow,
             volume_bytes,
+            folded: [fold(u64::MAX); CANDIDATES],
             candidates: [(u64::MAX, 0); CANDIDATES],
             next_candidate: 0,
             streams: Vec::new(),
+            nexts: Vec::new(),
             clock: 0,
             next_number: 0,
         }
@@ -105,13 +114,14 @@ impl Streams {
     ) -> Advice {
         self.clock += 1;
         let clock = self.clock;
-        let Some(index) = self.streams.iter().position(|stream| stream.next == start) else {
-            let Some(at) = self.candidates.iter().position(|candidate| candidate.0 == start) else {
-                self.candidates[self.next_candidate] = (end, now_ns);
+        let Some(index) = self.nexts.iter().position(|next| *next == start) else {
+            let Some(at) = self.candidate(start) else {
+                self.set_candidate(self.next_candidate, (end, now_ns));
                 self.next_candidate = (self.next_candidate + 1) % CANDIDATES;
                 return Advice::Read(None);
             };
-            let before_ns = std::mem::replace(&mut self.candidates[at], (u64::MAX, 0)).1;
+            let before_ns = self.candidates[at].1;
+            self.set_candidate(at, (u64::MAX, 0));
             self.begin(end, now_ns);
             let index = self.streams.len() - 1;
             *prefetch = self.plan_ahead(index, now_ns - before_ns, true);
@@ -121,7 +131,7 @@ impl Streams {
         let stream = &mut self.streams[index];
         let pause_ns = now_ns - std::mem::replace(&mut stream.read_ns, now_ns);
         stream.used = clock;
-        stream.next = end;
+        self.nexts[index] = end;
         let advice = if end <= stream.ready_end {
             Advice::Hit
         } else if end <= stream.ahead_end {
@@ -135,6 +145,20 @@ impl Streams {
         };
         *prefetch = self.plan_ahead(index, pause_ns, matches!(advice, Advice::Read(_)));
         advice
+    }
+
+    /// The read of no stream that ended where another one starts.
+    fn candidate(&self, start: u64) -> Option<usize> {
+        let wanted = fold(start);
+        if !self.folded.iter().fold(false, |any, end| any | (*end == wanted)) {
+            return None;
+        }
+        self.candidates.iter().position(|candidate| candidate.0 == start)
+    }
+
+    fn set_candidate(&mut self, index: usize, candidate: (u64, u64)) {
+        self.folded[index] = fold(candidate.0);
+        self.candidates[index] = candidate;
     }
 
     /// Moves a stream that is read now if its disk of a mirror has two more of those being read than the other has.
@@ -154,12 +178,12 @@ impl Streams {
             // The one that has been silent longest and that nobody waits for.
             let idle = self.streams.iter().enumerate().filter(|(_, stream)| stream.waiting.is_empty());
             let Some((index, _)) = idle.min_by_key(|(_, stream)| stream.used) else { break };
-            self.streams.swap_remove(index);
+            self.remove(index);
         }
+        self.nexts.push(end);
         self.streams.push(Stream {
             number: self.next_number,
             pin: self.next_number,
-            next: end,
             ready_end: end,
             ahead_end: end,
             ahead: VecDeque::new(),
@@ -170,17 +194,22 @@ impl Streams {
         self.next_number += 1;
     }
 
+    fn remove(&mut self, index: usize) -> Stream {
+        self.nexts.swap_remove(index);
+        self.streams.swap_remove(index)
+    }
+
     /// What to read ahead of a stream after a pause of `pause_ns` before its last read, which went to the
     /// drives or not.
     fn plan_ahead(&mut self, index: usize, pause_ns: u64, from_drives: bool) -> Option<Prefetch> {
-        let stream = &mut self.streams[index];
+        let (stream, next) = (&mut self.streams[index], self.nexts[index]);
         let slow = self.slow.filter(|slow| pause_ns > slow.pause_ns);
         let (wanted, least) = match slow {
             Some(SlowStreams { element_bytes, .. }) if from_drives => {
-                (stream.next.next_multiple_of(element_bytes), stream.ahead_end + 1)
+                (next.next_multiple_of(element_bytes), stream.ahead_end + 1)
             }
             Some(_) => return None,
-            None => (stream.next + self.ahead_bytes, stream.ahead_end + self.ahead_bytes / 2),
+            None => (next + self.ahead_bytes, stream.ahead_end + self.ahead_bytes / 2),
         };
         let wanted = wanted.min(self.volume_bytes);
         if self.ahead_bytes == 0 || wanted < least {
@@ -217,7 +246,7 @@ impl Streams {
     /// A read-ahead has failed: its stream ends, and the jobs that waited, which are to read themselves, are appended.
     pub fn failed(&mut self, stream: u64, waiting: &mut Vec<u32>) {
         if let Some(at) = self.streams.iter().position(|candidate| candidate.number == stream) {
-            waiting.extend(self.streams.swap_remove(at).waiting.into_iter().map(|(job, _)| job));
+            waiting.extend(self.remove(at).waiting.into_iter().map(|(job, _)| job));
         }
     }
 }

@@ -14,8 +14,8 @@ use std::rc::Rc;
 
 use array::HostCosts;
 use results::StoragePart;
+use world::Time;
 use world::sim::{FileId, RequestId, StorageFailure, StorageModel, StorageRequest, VolumeId};
-use world::{FixedHashMap, Time};
 
 /// Handle on the hosts' side; clones are the same.
 #[derive(Clone)]
@@ -25,9 +25,12 @@ struct State {
     costs: HostCosts,
     array: Box<dyn StorageModel>,
     hosts: Vec<Host>,
-    volumes: BTreeMap<VolumeId, Volume>,
-    /// Where requests went that the array works on.
-    under_way: FixedHashMap<u64, VolumeId>,
+    /// By number; `None` for volumes of other hosts.
+    volumes: Vec<Option<Volume>>,
+    /// Requests that the array works on. It knows them by their place here.
+    under_way: Vec<(RequestId, VolumeId)>,
+    free: Vec<u64>,
+    failed: BTreeMap<RequestId, StorageFailure>,
     /// Requests that wait for a processor, by the time when they get one.
     held: BTreeMap<(Time, u64), StorageRequest>,
     sequence: u64,
@@ -61,8 +64,10 @@ impl Hosts {
             costs,
             array,
             hosts: hosts.collect(),
-            volumes: BTreeMap::new(),
-            under_way: FixedHashMap::default(),
+            volumes: Vec::new(),
+            under_way: Vec::new(),
+            free: Vec::new(),
+            failed: BTreeMap::new(),
             held: BTreeMap::new(),
             sequence: 0,
             since: Time::default(),
@@ -105,25 +110,49 @@ impl Hosts {
 }
 
 impl State {
+    fn volume(&mut self, id: VolumeId) -> Option<&mut Volume> {
+        self.volumes.get_mut(id.0 as usize)?.as_mut()
+    }
+
     /// Sends a request on its way, as soon as a processor has looked at it.
     fn dispatch(&mut self, now: Time, request: StorageRequest) {
-        let Some(volume) = self.volumes.get_mut(&request.volume) else {
-            self.array.submit(now, request);
-            return;
+        let sent = (request.id, request.volume);
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.under_way[id as usize] = sent;
+                id
+            }
+            None => {
+                self.under_way.push(sent);
+                self.under_way.len() as u64 - 1
+            }
         };
-        volume.under_way += 1;
-        self.under_way.insert(request.id.0, request.volume);
-        let host = &mut self.hosts[volume.host];
-        host.requests += 1;
-        let free = host.processors_free.iter_mut().min().expect("a host has a processor");
-        let start = (*free).max(now);
-        free.ns = start.ns + (self.costs.io_us * 1e3) as u64;
+        let request = StorageRequest { id: RequestId(id), ..request };
+        let start = self.pass_processor(now, request.volume);
         if start > now {
             self.sequence += 1;
             self.held.insert((start, self.sequence), request);
         } else {
             self.array.submit(now, request);
         }
+    }
+
+    /// A request of a volume takes a processor of its host; returns when it gets one.
+    fn pass_processor(&mut self, now: Time, volume: VolumeId) -> Time {
+        let Some(volume) = self.volume(volume) else { return now };
+        volume.under_way += 1;
+        let host = volume.host;
+        let host = &mut self.hosts[host];
+        host.requests += 1;
+        let free = host.processors_free.iter_mut().min().expect("a host has a processor");
+        let start = (*free).max(now);
+        free.ns = start.ns + (self.costs.io_us * 1e3) as u64;
+        start
+    }
+
+    /// When the first request that waits for a processor gets one.
+    fn first_held(&self) -> Option<Time> {
+        self.held.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// Submits what has got its processor by now.
@@ -133,13 +162,31 @@ impl State {
             self.array.submit(at, request);
         }
     }
+
+    /// The array has completed a request: returns its own name, and sends the next one of its volume.
+    fn completed(&mut self, now: Time, id: RequestId) -> RequestId {
+        if let Some(failure) = self.array.take_failure(id) {
+            self.failed.insert(self.under_way[id.0 as usize].0, failure);
+        }
+        let (own, at) = self.under_way[id.0 as usize];
+        self.free.push(id.0);
+        if let Some(volume) = self.volume(at) {
+            volume.under_way -= 1;
+            if let Some(next) = volume.waiting.pop_front() {
+                self.dispatch(now, next);
+            }
+        }
+        own
+    }
 }
 
 impl StorageModel for Hosts {
     fn attach(&mut self, volume: VolumeId, host: &str, path: &str) {
         let state = &mut *self.0.borrow_mut();
         if let Some(host) = state.hosts.iter().position(|known| known.name == host) {
-            state.volumes.insert(volume, Volume { host, under_way: 0, waiting: VecDeque::new() });
+            let index = volume.0 as usize;
+            state.volumes.resize_with(state.volumes.len().max(index + 1), || None);
+            state.volumes[index] = Some(Volume { host, under_way: 0, waiting: VecDeque::new() });
         }
         state.array.attach(volume, host, path);
     }
@@ -154,40 +201,56 @@ impl StorageModel for Hosts {
 
     fn submit(&mut self, now: Time, request: StorageRequest) {
         let state = &mut *self.0.borrow_mut();
-        match state.volumes.get_mut(&request.volume) {
-            Some(volume) if volume.under_way >= state.costs.queue_depth => volume.waiting.push_back(request),
+        let depth = state.costs.queue_depth;
+        match state.volume(request.volume) {
+            Some(volume) if volume.under_way >= depth => volume.waiting.push_back(request),
             _ => state.dispatch(now, request),
         }
     }
 
     fn next_completion(&self) -> Option<Time> {
         let state = self.0.borrow();
-        let held = state.held.first_key_value().map(|((at, _), _)| *at);
-        [state.array.next_completion(), held].into_iter().flatten().min()
+        earlier(state.array.next_completion(), state.first_held())
+    }
+
+    fn run_ahead(&mut self, until: Option<Time>) -> Option<Time> {
+        let state = &mut *self.0.borrow_mut();
+        loop {
+            let held = state.first_held();
+            let completion = state.array.run_ahead(earlier(until, held));
+            match held.filter(|at| until.is_none_or(|until| *at <= until)) {
+                Some(at) if completion.is_none_or(|completion| completion > at) => state.release(at),
+                _ => return earlier(completion, held),
+            }
+        }
     }
 
     fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
         let state = &mut *self.0.borrow_mut();
+        state.release(now);
         loop {
-            state.release(now);
             let first = completed.len();
             state.array.take_completions(now, completed);
-            for id in &completed[first..] {
-                let Some(at) = state.under_way.remove(&id.0) else { continue };
-                let Some(volume) = state.volumes.get_mut(&at) else { continue };
-                volume.under_way -= 1;
-                if let Some(next) = volume.waiting.pop_front() {
-                    state.dispatch(now, next);
-                }
-            }
             if completed.len() == first {
                 return;
+            }
+            for id in &mut completed[first..] {
+                *id = state.completed(now, *id);
             }
         }
     }
 
     fn take_failure(&mut self, id: RequestId) -> Option<StorageFailure> {
-        self.0.borrow_mut().array.take_failure(id)
+        let failed = &mut self.0.borrow_mut().failed;
+        if failed.is_empty() { None } else { failed.remove(&id) }
+    }
+}
+
+/// The earlier of two times, if there are any.
+fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 

@@ -6,7 +6,15 @@ use crate::cache::Destage;
 
 impl Array {
     /// Reads a range of a group for a job, which waits for it.
+    #[inline]
     pub(super) fn read_drives(&mut self, id: JobId, group: usize, start: u64, bytes: u64, pin: Option<u64>) {
+        match self.tiering[group] {
+            None => self.read_raid(id, group, start, bytes, pin),
+            Some(_) => self.read_tiers(id, group, start, bytes, pin),
+        }
+    }
+
+    fn read_tiers(&mut self, id: JobId, group: usize, start: u64, bytes: u64, pin: Option<u64>) {
         self.count_on_slices(id, group, start, bytes);
         for (raid, start, bytes) in self.places(group, start, bytes) {
             self.read_raid(id, raid, start, bytes, pin);

@@ -3,11 +3,10 @@
 use world::sim::{StorageFailure, StorageOp, StorageRequest};
 
 use super::tiering::column;
-use super::{Array, Happening, JobId, Kind, NO_DRIVE, ns};
+use super::{Array, Happening, JobId, Kind, NO_DRIVE};
 use crate::drive::Command;
 use crate::hardware::{BLOCK_BYTES, Target};
 use crate::links::Way;
-use crate::space::Pieces;
 use crate::streams::{Advice, Prefetch};
 
 impl Array {
@@ -19,45 +18,46 @@ impl Array {
             _ => Kind::Sync,
         };
         let id = self.new_job(kind);
-        self.job(id).request = request.id;
-        self.job(id).bytes = request.bytes;
-        let Some(volume) = self.attached.get(&request.volume.0).copied() else {
+        let volume = self.attached(request.volume);
+        let job = &mut self.jobs[id as usize];
+        (job.request, job.bytes, job.volume_byte) = (request.id, request.bytes, 0);
+        let Some(volume) = volume else {
             self.unplaced_requests += 1;
-            self.job(id).volume = u32::MAX;
+            job.volume = u32::MAX;
             self.at(self.now_ns, Happening::Complete(id));
             return;
         };
-        let state = &mut self.volumes[volume as usize];
+        job.volume = volume as u32;
+        let state = &mut self.volumes[volume];
         state.statistics.begins(self.now_ns);
-        let (mut pieces, mut volume_byte) = (Pieces::new(), 0);
         if !matches!(kind, Kind::Sync) {
-            pieces = state.space.pieces(request.file.0, request.offset, request.bytes);
+            state.space.pieces(request.file.0, request.offset, request.bytes, &mut job.pieces);
             // A volume that is smaller here than in the world begins again at its start.
             let capacity = state.placement.bytes;
-            for (start, bytes) in &mut pieces {
-                *start %= capacity;
+            for (start, bytes) in &mut job.pieces {
+                if *start >= capacity {
+                    *start %= capacity;
+                }
                 *bytes = (*bytes).min(capacity - *start);
             }
-            volume_byte = pieces[0].0;
+            job.volume_byte = job.pieces[0].0;
             if let Target::Group { first_byte, .. } = state.placement.target {
-                pieces.iter_mut().for_each(|piece| piece.0 += first_byte);
+                job.pieces.iter_mut().for_each(|piece| piece.0 += first_byte);
             }
         }
-        let job = self.job(id);
-        job.volume = volume;
-        job.volume_byte = volume_byte;
-        job.pieces = pieces;
         self.travel(id);
     }
 
     /// Sends a request over a path that is well; it stalls while there is none.
+    #[inline]
     pub(super) fn travel(&mut self, id: JobId) {
-        let volume = self.job(id).volume as usize;
+        let job = &self.jobs[id as usize];
+        let volume = job.volume as usize;
+        let bytes = if matches!(job.kind, Kind::Write) { job.bytes } else { 0 };
         let Some((path, controller)) = self.choose_path(volume) else {
             self.stalled.push(id);
             return;
         };
-        let bytes = if matches!(self.job(id).kind, Kind::Write) { self.job(id).bytes } else { 0 };
         let mut at_ns = self.now_ns;
         if let Some(path) = path {
             for link in &self.volumes[volume].placement.paths[path].links {
@@ -68,9 +68,8 @@ impl Array {
         }
         let state = &mut self.controllers[controller];
         at_ns = at_ns.max(state.silent_until_ns);
-        let command_ns = ns(self.hardware.controllers[controller].command_us);
-        state.command_free_ns = state.command_free_ns.max(at_ns) + command_ns;
-        state.busy_ns += command_ns;
+        state.command_free_ns = state.command_free_ns.max(at_ns) + state.command_ns;
+        state.busy_ns += state.command_ns;
         let handled_ns = state.command_free_ns;
         let arrives_ns = self.pass_controller(controller, handled_ns, bytes);
         let job = self.job(id);
@@ -80,6 +79,7 @@ impl Array {
     }
 
     /// Data of hosts pass through a controller, one after another; returns when they have.
+    #[inline]
     pub(super) fn pass_controller(&mut self, controller: usize, at_ns: u64, bytes: u64) -> u64 {
         let mb_per_s = self.hardware.controllers[controller].mb_per_s;
         if mb_per_s == 0.0 || bytes == 0 {
@@ -134,29 +134,30 @@ impl Array {
 
     /// A request has reached its controller.
     pub(super) fn arrive(&mut self, id: JobId) {
-        let controller = self.job(id).controller as usize;
-        if !self.controllers[controller].alive {
+        let job = &self.jobs[id as usize];
+        let (controller, volume, kind) = (job.controller as usize, job.volume as usize, job.kind);
+        let state = &mut self.controllers[controller];
+        if !state.alive {
             self.travel(id);
             return;
         }
-        let volume = self.job(id).volume as usize;
-        match self.job(id).kind {
-            Kind::Read => self.controllers[controller].reads += 1,
-            Kind::Write => self.controllers[controller].writes += 1,
+        match kind {
+            Kind::Read => state.reads += 1,
+            Kind::Write => state.writes += 1,
             _ => {}
         }
         match self.volumes[volume].placement.target {
-            Target::Thin { pool } => match self.job(id).kind {
+            Target::Thin { pool } => match kind {
                 Kind::Read => self.read_thin(id, controller, volume, pool),
                 Kind::Write => self.write_thin(id, controller, volume, pool),
                 _ => self.sync_group(id, controller, self.hardware.thin_pools[pool].group),
             },
-            Target::Group { group, .. } => match self.job(id).kind {
+            Target::Group { group, .. } => match kind {
                 Kind::Read => self.read_group(id, controller, volume, group),
                 Kind::Write => self.write_group(id, controller, group),
                 _ => self.sync_group(id, controller, group),
             },
-            Target::LogStore { store } => match self.job(id).kind {
+            Target::LogStore { store } => match kind {
                 Kind::Read => self.read_log_store(id, volume, store),
                 Kind::Write => self.write_log_store(id, controller, store),
                 _ => self.served(id),
@@ -187,31 +188,29 @@ impl Array {
         volume: usize,
         read: impl Fn(&mut Array, JobId, u64, u64, Option<u64>),
     ) {
-        let pieces = std::mem::take(&mut self.job(id).pieces);
-        let (start, bytes) = pieces[0];
+        let job = &mut self.jobs[id as usize];
+        let (start, bytes) = job.pieces[0];
         let mut prefetch = None;
         let advice =
             self.volumes[volume].streams.read(self.now_ns, id, (start, start + bytes), &mut prefetch);
-        // The job holds itself until all is under way.
-        self.job(id).remaining = 1;
         let pin = match advice {
             Advice::Read(stream) => stream,
             Advice::Hit | Advice::Wait => None,
         };
         let ahead = !matches!(advice, Advice::Read(_));
-        let controller = self.job(id).controller as usize;
-        if ahead && pieces.len() == 1 {
-            self.controllers[controller].hits += 1;
+        let state = &mut self.controllers[job.controller as usize];
+        if ahead && job.pieces.len() == 1 {
+            state.hits += 1;
         } else {
-            self.controllers[controller].misses += 1;
+            state.misses += 1;
         }
-        if advice == Advice::Wait {
-            self.job(id).remaining += 1;
+        // The job holds itself until all is under way.
+        job.remaining = 1 + u32::from(advice == Advice::Wait);
+        let mut next = usize::from(ahead);
+        while let Some((start, bytes)) = self.jobs[id as usize].pieces.get(next).copied() {
+            read(self, id, start, bytes, pin);
+            next += 1;
         }
-        for (start, bytes) in &pieces[usize::from(ahead)..] {
-            read(self, id, *start, *bytes, pin);
-        }
-        self.job(id).pieces = pieces;
         if let Some(Prefetch { stream, pin, id: ahead, start, end }) = prefetch {
             let job = self.new_job(Kind::Ahead { volume: volume as u32, stream, id: ahead });
             self.job(job).volume = volume as u32;
@@ -328,7 +327,7 @@ impl Array {
     /// When a write of a volume that comes at `from_ns` has taken its controller's time, after earlier ones of
     /// the volume.
     pub(super) fn pass_lane(&mut self, controller: usize, volume: usize, from_ns: u64) -> u64 {
-        let acknowledge_ns = ns(self.hardware.controllers[controller].acknowledge_us);
+        let acknowledge_ns = self.controllers[controller].acknowledge_ns;
         match self.volumes[volume].lanes.iter_mut().min() {
             Some(lane) => {
                 *lane = (*lane).max(from_ns) + acknowledge_ns;
@@ -348,24 +347,23 @@ impl Array {
 
     /// The controller has done its part: back to the host.
     pub(super) fn served(&mut self, id: JobId) {
-        let is_read = matches!(self.job(id).kind, Kind::Read);
-        if is_read && (self.job(id).retry || self.job(id).lost) {
+        let job = &self.jobs[id as usize];
+        let is_retried = job.retry;
+        if matches!(job.kind, Kind::Read) && (is_retried || job.lost) {
             self.forget_read(id);
         }
-        if self.job(id).retry {
-            self.job(id).retry = false;
-            self.job(id).compressed_bytes = 0;
-            self.job(id).lost = false;
+        let job = &mut self.jobs[id as usize];
+        if is_retried {
+            (job.retry, job.lost, job.compressed_bytes) = (false, false, 0);
             self.arrive(id);
             return;
         }
-        let job = &self.jobs[id as usize];
-        let remote = job.remote;
+        let (remote, is_through) = (job.remote, matches!(job.kind, Kind::WriteThrough));
         let (volume, path, controller) = (job.volume as usize, job.path, job.controller as usize);
         let bytes = if matches!(job.kind, Kind::Read) { job.bytes } else { 0 };
         let mut at_ns = if job.compressed_bytes > 0 { self.decompress(id) } else { self.now_ns };
-        if matches!(self.job(id).kind, Kind::WriteThrough) {
-            at_ns += ns(self.hardware.controllers[controller].acknowledge_us);
+        if is_through {
+            at_ns += self.controllers[controller].acknowledge_ns;
         }
         at_ns = self.pass_controller(controller, at_ns, bytes);
         if let (Some(holder), Target::ReplicatedStore { store, node }) =
@@ -388,6 +386,7 @@ impl Array {
         }
     }
 
+    #[inline]
     pub(super) fn complete(&mut self, id: JobId) {
         let job = &self.jobs[id as usize];
         let (request, volume) = (job.request, job.volume);

@@ -1,7 +1,5 @@
 //! What an array is doing, and what happens to it when.
 
-use std::cmp::Ordering;
-
 use world::sim::RequestId;
 
 use super::JobId;
@@ -9,44 +7,6 @@ use crate::cache::Destage;
 use crate::raid::Accesses;
 use crate::residency::Swap;
 use crate::space::Pieces;
-
-/// What happens, and when: of two things at the same time the one that was planned first.
-#[derive(Clone, Copy)]
-pub(super) struct Due {
-    /// Time and number in one, which the queue of all that happens compares faster than two.
-    order: u128,
-    pub(super) happening: Happening,
-}
-
-impl Due {
-    pub(super) fn new(at_ns: u64, number: u64, happening: Happening) -> Due {
-        Due { order: u128::from(at_ns) << 64 | u128::from(number), happening }
-    }
-
-    pub(super) fn at_ns(&self) -> u64 {
-        (self.order >> 64) as u64
-    }
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Due) -> bool {
-        self.order == other.order
-    }
-}
-
-impl Eq for Due {}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Due) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Due {
-    fn cmp(&self, other: &Due) -> Ordering {
-        self.order.cmp(&other.order)
-    }
-}
 
 /// What happens at a time.
 #[derive(Debug, Clone, Copy)]

@@ -14,6 +14,7 @@ mod groups;
 mod host;
 mod job;
 mod log_store;
+mod queue;
 mod read_cache;
 mod rebuild;
 mod recopy;
@@ -26,11 +27,10 @@ mod strips;
 mod thin;
 mod tiering;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
+use world::Time;
 use world::sim::{FileId, RequestId, StorageFailure, StorageModel, StorageRequest, VolumeId};
-use world::{FixedHashMap, Time};
 
 use crate::cache::Cache;
 use crate::drive::{Command, Done, DriveState};
@@ -40,8 +40,9 @@ use crate::raid::{Access, Raid};
 use crate::report::DeviceReport;
 use crate::space::Space;
 use crate::streams::Streams;
-use job::{Due, Happening, Job, Kind};
+use job::{Happening, Job, Kind};
 use log_store::LogStoreState;
+use queue::Queue;
 use read_cache::{InFront, ReadCacheState};
 use rebuild::RebuildState;
 pub use rebuild::RebuildStatus;
@@ -63,6 +64,8 @@ struct ControllerState {
     gather_due_ns: Option<u64>,
     /// Writes to groups that wait for room in the cache.
     waiting: VecDeque<JobId>,
+    command_ns: u64,
+    acknowledge_ns: u64,
     command_free_ns: u64,
     data_free_ns: u64,
     silent_until_ns: u64,
@@ -96,13 +99,14 @@ struct VolumeState {
 pub struct Array {
     hardware: Hardware,
     now_ns: u64,
-    sequence: u64,
-    queue: BinaryHeap<Reverse<Due>>,
+    queue: Queue,
     jobs: Vec<Job>,
     free_jobs: Vec<JobId>,
     drives: Vec<DriveState>,
     drive_statistics: Vec<DriveStatistics>,
     drive_scheduled_ns: Vec<u64>,
+    /// The link of each drive.
+    drive_links: Vec<Option<usize>>,
     links: Vec<LinkState>,
     groups: Vec<Raid>,
     log_stores: Vec<LogStoreState>,
@@ -121,7 +125,8 @@ pub struct Array {
     volumes: Vec<VolumeState>,
     rebuilds: Vec<RebuildState>,
     spares: VecDeque<usize>,
-    attached: FixedHashMap<u32, u32>,
+    /// The volume here of each volume of the world, by number.
+    attached: Vec<Option<u32>>,
     issued: Vec<(u32, Command)>,
     free_issued: Vec<u32>,
     schedule: Vec<Event>,
@@ -159,45 +164,64 @@ impl Array {
     }
 
     fn at(&mut self, at_ns: u64, happening: Happening) {
-        self.sequence += 1;
-        self.queue.push(Reverse(Due::new(at_ns, self.sequence, happening)));
+        self.queue.plan(at_ns, happening);
     }
 
     /// Lets everything happen that is due by now.
     fn advance(&mut self, now_ns: u64) {
-        while let Some(Reverse(due)) = self.queue.peek().copied() {
-            let (at_ns, happening) = (due.at_ns(), due.happening);
-            if at_ns > now_ns {
-                break;
-            }
-            self.queue.pop();
-            self.now_ns = at_ns;
-            match happening {
-                Happening::DriveReady(drive) => self.drive_ready(drive),
-                Happening::Done { job, drive, read_bytes } => self.command_done(job, drive, read_bytes),
-                Happening::InNode(job) => self.in_node(job),
-                Happening::Arrive(job) => self.arrive(job),
-                Happening::Complete(job) => self.complete(job),
-                Happening::Issue(slot) => {
-                    let (drive, command) = self.issued[slot as usize];
-                    self.free_issued.push(slot);
-                    self.hand_to_drive(drive, command);
-                }
-                Happening::Gather(controller) => self.gather_due(controller as usize),
-                Happening::Rebuild(rebuild) => self.rebuild_due(rebuild as usize),
-                Happening::LookAtDrives(store) => self.look_at_drives(store as usize),
-                Happening::MoveExtent(store) => self.move_extent(store as usize),
-                Happening::Patrol(controller) => self.patrol(controller as usize),
-                Happening::Snapshot(pool) => self.take_snapshot(pool as usize),
-                Happening::Relocate(pool) => self.relocate(pool as usize),
-                Happening::MoveSlice(pool) => self.move_slice(pool as usize),
-                Happening::ReadClone { pool, index } => self.clone_read_due(pool as usize, index as usize),
-                Happening::Scheduled(index) => self.happen(self.schedule[index as usize].clone()),
-            }
-        }
+        while self.step(now_ns) {}
         self.now_ns = self.now_ns.max(now_ns);
     }
 
+    /// Lets the next thing happen, if it is due by `until_ns`; says whether it was.
+    #[inline]
+    fn step(&mut self, until_ns: u64) -> bool {
+        let Some((at_ns, happening)) = self.queue.pop(until_ns) else { return false };
+        self.now_ns = at_ns;
+        self.come_to_pass(happening);
+        true
+    }
+
+    fn come_to_pass(&mut self, happening: Happening) {
+        match happening {
+            Happening::DriveReady(drive) => self.drive_ready(drive),
+            Happening::Done { job, drive, read_bytes } => self.command_done(job, drive, read_bytes),
+            Happening::InNode(job) => self.in_node(job),
+            Happening::Arrive(job) => self.arrive(job),
+            Happening::Complete(job) => self.complete(job),
+            Happening::Issue(slot) => {
+                let (drive, command) = self.issued[slot as usize];
+                self.free_issued.push(slot);
+                self.hand_to_drive(drive, command);
+            }
+            other => self.go_on_in_background(other),
+        }
+    }
+
+    /// What no request waits for. Apart from the rest, which is short without it.
+    #[inline(never)]
+    fn go_on_in_background(&mut self, happening: Happening) {
+        match happening {
+            Happening::Gather(controller) => self.gather_due(controller as usize),
+            Happening::Rebuild(rebuild) => self.rebuild_due(rebuild as usize),
+            Happening::LookAtDrives(store) => self.look_at_drives(store as usize),
+            Happening::MoveExtent(store) => self.move_extent(store as usize),
+            Happening::Patrol(controller) => self.patrol(controller as usize),
+            Happening::Snapshot(pool) => self.take_snapshot(pool as usize),
+            Happening::Relocate(pool) => self.relocate(pool as usize),
+            Happening::MoveSlice(pool) => self.move_slice(pool as usize),
+            Happening::ReadClone { pool, index } => self.clone_read_due(pool as usize, index as usize),
+            Happening::Scheduled(index) => self.happen(self.schedule[index as usize].clone()),
+            Happening::DriveReady(_)
+            | Happening::Done { .. }
+            | Happening::InNode(_)
+            | Happening::Arrive(_)
+            | Happening::Complete(_)
+            | Happening::Issue(_) => unreachable!("requests wait for {happening:?}"),
+        }
+    }
+
+    #[inline]
     fn new_job(&mut self, kind: Kind) -> JobId {
         let id = self.free_jobs.pop().unwrap_or_else(|| {
             self.jobs.push(Job::free());
@@ -213,15 +237,21 @@ impl Array {
         volumes.map(|volume| volume.space.high_water()).sum()
     }
 
+    /// The volume here of a volume of the world.
+    fn attached(&self, volume: VolumeId) -> Option<usize> {
+        self.attached.get(volume.0 as usize).copied().flatten().map(|index| index as usize)
+    }
+
     fn job(&mut self, id: JobId) -> &mut Job {
         &mut self.jobs[id as usize]
     }
 
     /// Sends commands of a job to the drives; the job waits for them.
     fn issue(&mut self, job: JobId, accesses: &[(usize, u64, u64)], write: bool) {
-        self.job(job).remaining += accesses.len() as u32;
-        let deferred = write
-            && matches!(self.job(job).kind, Kind::Destage { .. } | Kind::Segment { .. } | Kind::Drain { .. });
+        let entry = self.job(job);
+        entry.remaining += accesses.len() as u32;
+        let deferred =
+            write && matches!(entry.kind, Kind::Destage { .. } | Kind::Segment { .. } | Kind::Drain { .. });
         for (drive, start, bytes) in accesses {
             let command =
                 Command { tag: job, write, is_flush: false, start: *start, bytes: *bytes, deferred };
@@ -229,62 +259,71 @@ impl Array {
         }
     }
 
+    #[inline]
     fn send_to_drive(&mut self, drive: usize, command: Command) {
-        match self.hardware.drives[drive].link {
+        match self.drive_links[drive] {
             None => self.hand_to_drive(drive as u32, command),
-            Some(link) => {
-                let link = &mut self.links[link];
-                let handled_ns = link.command(self.now_ns);
-                let bytes = if command.write { command.bytes } else { 0 };
-                let at_ns = link.send(handled_ns, crate::links::Way::Down, bytes);
-                let slot = self.free_issued.pop().unwrap_or_else(|| {
-                    self.issued.push((0, command));
-                    self.issued.len() as u32 - 1
-                });
-                self.issued[slot as usize] = (drive as u32, command);
-                self.at(at_ns, Happening::Issue(slot));
-            }
+            Some(link) => self.send_over_link(link, drive, command),
         }
+    }
+
+    fn send_over_link(&mut self, link: usize, drive: usize, command: Command) {
+        let link = &mut self.links[link];
+        let handled_ns = link.command(self.now_ns);
+        let bytes = if command.write { command.bytes } else { 0 };
+        let at_ns = link.send(handled_ns, crate::links::Way::Down, bytes);
+        let slot = self.free_issued.pop().unwrap_or_else(|| {
+            self.issued.push((0, command));
+            self.issued.len() as u32 - 1
+        });
+        self.issued[slot as usize] = (drive as u32, command);
+        self.at(at_ns, Happening::Issue(slot));
     }
 
     fn hand_to_drive(&mut self, drive: u32, command: Command) {
         let index = drive as usize;
         self.drive_statistics[index].begins(self.now_ns, &command);
-        let mut done = std::mem::take(&mut self.done);
-        self.drives[index].submit(self.now_ns, command, &mut done);
-        self.drive_progressed(drive, done);
+        let first = self.done.len();
+        self.drives[index].submit(self.now_ns, command, &mut self.done);
+        self.drive_progressed(drive, first);
     }
 
     fn drive_ready(&mut self, drive: u32) {
-        let mut done = std::mem::take(&mut self.done);
-        self.drives[drive as usize].advance(self.now_ns, &mut done);
-        self.drive_progressed(drive, done);
+        let first = self.done.len();
+        self.drives[drive as usize].advance(self.now_ns, &mut self.done);
+        self.drive_progressed(drive, first);
     }
 
-    fn drive_progressed(&mut self, drive: u32, mut done: Vec<Done>) {
-        if let Some(next_ns) = self.drives[drive as usize].next_ns()
-            && self.drive_scheduled_ns[drive as usize] != next_ns
-        {
-            self.drive_scheduled_ns[drive as usize] = next_ns;
-            self.at(next_ns, Happening::DriveReady(drive));
+    /// What a drive has done stands in `self.done` from `first` on.
+    #[inline]
+    fn drive_progressed(&mut self, drive: u32, first: usize) {
+        if let Some(next_ns) = self.drives[drive as usize].next_ns() {
+            let scheduled_ns = &mut self.drive_scheduled_ns[drive as usize];
+            if std::mem::replace(scheduled_ns, next_ns) != next_ns {
+                self.at(next_ns, Happening::DriveReady(drive));
+            }
         }
-        for Done { tag, at_ns, read_bytes } in done.drain(..) {
+        let mut next = first;
+        while let Some(Done { tag, at_ns, read_bytes }) = self.done.get(next).copied() {
+            next += 1;
             if at_ns > self.now_ns {
                 self.at(at_ns, Happening::Done { job: tag, drive, read_bytes });
             } else {
+                // May give commands to drives, which use the list behind this.
                 self.command_done(tag, drive, read_bytes);
             }
         }
-        self.done = done;
+        self.done.truncate(first);
     }
 
     /// A command of a job has ended on a drive, or something else that it waited for.
+    #[inline]
     fn command_done(&mut self, job: JobId, drive: u32, read_bytes: u32) {
         if drive != NO_DRIVE {
             // A write and a flush bring no bytes back.
             self.drive_statistics[drive as usize].ends(self.now_ns, read_bytes > 0);
-            if let Some(link) = self.hardware.drives[drive as usize].link
-                && read_bytes > 0
+            if read_bytes > 0
+                && let Some(link) = self.drive_links[drive as usize]
             {
                 // The data cross the link before the job goes on.
                 let at_ns = self.links[link].send(self.now_ns, crate::links::Way::Up, u64::from(read_bytes));
@@ -295,6 +334,7 @@ impl Array {
         self.part_done(job);
     }
 
+    #[inline]
     fn part_done(&mut self, job: JobId) {
         let entry = self.job(job);
         entry.remaining -= 1;
@@ -304,14 +344,22 @@ impl Array {
     }
 
     /// Everything that a job waited for is over.
+    #[inline]
     fn go_on(&mut self, id: JobId) {
-        if !self.job(id).then_write.is_empty() && !self.job(id).lost {
-            let writes = std::mem::take(&mut self.job(id).then_write);
+        let job = self.job(id);
+        if !job.then_write.is_empty() && !job.lost {
+            let writes = std::mem::take(&mut job.then_write);
             self.issue(id, &writes, true);
             return;
         }
-        match self.job(id).kind {
+        match job.kind {
             Kind::Read | Kind::WriteThrough | Kind::Sync | Kind::Write => self.served(id),
+            kind => self.background_job_done(id, kind),
+        }
+    }
+
+    fn background_job_done(&mut self, id: JobId, kind: Kind) {
+        match kind {
             Kind::Destage { controller, destage } => {
                 self.free_jobs.push(id);
                 self.destaged(controller as usize, destage);
@@ -364,6 +412,9 @@ impl Array {
                 self.clone_passed(pool as usize, index as usize);
             }
             Kind::Background => self.free_jobs.push(id),
+            Kind::Read | Kind::WriteThrough | Kind::Sync | Kind::Write => {
+                unreachable!("a host waits for {kind:?}")
+            }
         }
     }
 }
@@ -372,13 +423,15 @@ impl StorageModel for Array {
     fn attach(&mut self, volume: VolumeId, host: &str, path: &str) {
         let found = self.volumes.iter().position(|v| v.placement.host == host && v.placement.path == path);
         if let Some(index) = found {
-            self.attached.insert(volume.0, index as u32);
+            let number = volume.0 as usize;
+            self.attached.resize(self.attached.len().max(number + 1), None);
+            self.attached[number] = Some(index as u32);
         }
     }
 
     fn set_file_size(&mut self, volume: VolumeId, file: FileId, bytes: u64) {
-        if let Some(index) = self.attached.get(&volume.0) {
-            let space = &mut self.volumes[*index as usize].space;
+        if let Some(index) = self.attached(volume) {
+            let space = &mut self.volumes[index].space;
             if bytes == 0 {
                 space.remove(file.0);
             } else {
@@ -388,8 +441,8 @@ impl StorageModel for Array {
     }
 
     fn fill_file(&mut self, volume: VolumeId, file: FileId) {
-        if let Some(index) = self.attached.get(&volume.0) {
-            self.fill_chunks(*index as usize, file.0);
+        if let Some(index) = self.attached(volume) {
+            self.fill_chunks(index, file.0);
         }
     }
 
@@ -405,7 +458,13 @@ impl StorageModel for Array {
         if self.requests_under_way == 0 {
             return None;
         }
-        self.queue.peek().map(|Reverse(due)| Time { ns: due.at_ns() })
+        self.queue.next_ns().map(|ns| Time { ns })
+    }
+
+    fn run_ahead(&mut self, until: Option<Time>) -> Option<Time> {
+        let until_ns = until.map_or(u64::MAX, |until| until.ns);
+        while self.completed.is_empty() && self.requests_under_way > 0 && self.step(until_ns) {}
+        self.next_completion()
     }
 
     fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {

@@ -20,6 +20,7 @@ use super::{Array, JobId, Kind};
 use crate::hardware::ReadCache;
 use crate::mix;
 use crate::residency::Residency;
+use crate::space::Piece;
 
 pub(super) struct ReadCacheState {
     residency: Residency,
@@ -101,12 +102,16 @@ impl Array {
     }
 
     /// Reads a range of a group for a job, which waits for it; from the cache in front of it what that holds.
+    #[inline]
     pub(super) fn read_cached(&mut self, id: JobId, group: usize, start: u64, bytes: u64, pin: Option<u64>) {
         let is_random = pin.is_none() && matches!(self.job(id).kind, Kind::Read);
-        let Some(in_front) = self.in_front[group].filter(|_| is_random) else {
-            self.read_drives(id, group, start, bytes, pin);
-            return;
-        };
+        match self.in_front[group] {
+            Some(in_front) if is_random => self.read_in_front(in_front, id, group, (start, bytes)),
+            _ => self.read_drives(id, group, start, bytes, pin),
+        }
+    }
+
+    fn read_in_front(&mut self, in_front: InFront, id: JobId, group: usize, (start, bytes): Piece) {
         let parts = self.parts_in(in_front, start, bytes);
         let state = &mut self.read_caches[in_front.cache];
         if parts.iter().all(|part| part.flash.is_some()) {

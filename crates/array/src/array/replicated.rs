@@ -14,7 +14,6 @@
 
 use std::collections::VecDeque;
 
-use smallvec::SmallVec;
 use world::FixedHashMap;
 
 use super::cold_data::ColdData;
@@ -231,11 +230,14 @@ impl Array {
             // The further copies take turns over the other nodes, as far as they live.
             let turn = (log_at / BLOCK_BYTES) as usize;
             let others = (0..count - 1).map(|k| (node + 1 + (turn + k) % (count - 1)) % count);
-            let log = |holder| Some((holder, self.log_drive(store, holder, log_at)?));
-            let copies = others.filter_map(log).take(replicas - 1);
-            let logs: SmallVec<[(usize, usize); 3]> = log(node).into_iter().chain(copies).collect();
-            for (holder, drive) in logs {
+            let mut copies = 0;
+            for holder in std::iter::once(node).chain(others) {
+                if copies == replicas - 1 && holder != node {
+                    break;
+                }
+                let Some(drive) = self.log_drive(store, holder, log_at) else { continue };
                 if holder != node {
+                    copies += 1;
                     self.send_between(id, store, node, holder, bytes);
                 }
                 self.issue(id, &[(drive, log_at / 4096 * 4096, bytes)], true);
@@ -273,8 +275,10 @@ impl Array {
                 let take = (extent_bytes - from % extent_bytes).min(end - from);
                 let extent = from / extent_bytes;
                 self.count_extent_write(store, from);
+                let on_flash = self.is_on_flash(store, extent);
                 for holder in self.replica_nodes(store, extent) {
-                    let place = self.extent_place(store, holder, extent).map(|place| (holder, place));
+                    let place = self.place_in_tier(store, holder, extent, on_flash);
+                    let place = place.map(|place| (holder, place));
                     let place = place.or_else(|| self.recopied_part(store, extent));
                     let Some((holder, (drive, byte))) = place else { continue };
                     if holder != node {

@@ -1,13 +1,13 @@
 //! From a description to an array.
 
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use world::FixedHashMap;
 
 use super::check::{bad, check, check_overlap};
 use super::log_store::LogStoreState;
+use super::queue::Queue;
 use super::read_cache::{InFront, ReadCacheState};
 use super::rebuild::RebuildState;
 use super::remote_copy::RemoteCopyState;
@@ -15,7 +15,7 @@ use super::replicated::ReplicatedState;
 use super::statistics::{DriveStatistics, VolumeStatistics};
 use super::thin::{ThinMap, ThinState};
 use super::tiering::{TieringState, capacity_bytes};
-use super::{Array, ControllerState, Happening, VolumeState};
+use super::{Array, ControllerState, Happening, VolumeState, ns};
 use crate::cache::Cache;
 use crate::drive::DriveState;
 use crate::error::ArrayError;
@@ -42,10 +42,12 @@ fn used_bytes(hardware: &Hardware, group: usize, capacity_bytes: u64) -> u64 {
     ends.max().unwrap_or(0)
 }
 
-fn new_drive(drive: &Drive, index: usize, seed: u64) -> DriveState {
+/// The next drive after `drives`, which are those of `known`.
+fn new_drive(drive: &Drive, known: &[Drive], drives: &[DriveState], seed: u64) -> DriveState {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    random.set_stream(index as u64);
-    DriveState::new(&drive.model, random)
+    random.set_stream(drives.len() as u64);
+    let like = drives.iter().zip(known).find(|(_, known)| known.model == drive.model);
+    DriveState::new(&drive.model, random, like.map(|(like, _)| like))
 }
 
 type Groups = (Vec<Raid>, Vec<Option<(usize, usize)>>);
@@ -73,6 +75,8 @@ fn new_controller(controller: &Controller) -> ControllerState {
         cache: controller.write_cache.clone().map(Cache::new),
         gather_due_ns: None,
         waiting: VecDeque::new(),
+        command_ns: ns(controller.command_us),
+        acknowledge_ns: ns(controller.acknowledge_us),
         command_free_ns: 0,
         data_free_ns: 0,
         silent_until_ns: 0,
@@ -196,8 +200,10 @@ impl Array {
         }
         let capacity_of = |group: usize| capacity_bytes(&groups, &tiering, group);
         check_overlap(&hardware, capacity_of)?;
-        let drives = hardware.drives.iter().enumerate();
-        let drives: Vec<DriveState> = drives.map(|(index, drive)| new_drive(drive, index, seed)).collect();
+        let mut drives: Vec<DriveState> = Vec::with_capacity(hardware.drives.len());
+        for drive in &hardware.drives {
+            drives.push(new_drive(drive, &hardware.drives, &drives, seed));
+        }
         let log_stores = 0..hardware.log_stores.len();
         let log_stores = log_stores.map(|index| new_log_store(&hardware, index, &groups, &drives)).collect();
         let replicated = 0..hardware.replicated_stores.len();
@@ -210,13 +216,13 @@ impl Array {
         let (read_caches, in_front) = new_read_caches(&hardware, &drives, capacity_of);
         let mut array = Array {
             now_ns: 0,
-            sequence: 0,
-            queue: BinaryHeap::new(),
+            queue: Queue::default(),
             jobs: Vec::new(),
             free_jobs: Vec::new(),
             drives,
             drive_statistics: vec![DriveStatistics::default(); hardware.drives.len()],
             drive_scheduled_ns: vec![0; hardware.drives.len()],
+            drive_links: hardware.drives.iter().map(|drive| drive.link).collect(),
             links: hardware.links.iter().map(LinkState::new).collect(),
             groups,
             log_stores,
@@ -232,7 +238,7 @@ impl Array {
             volumes: new_volumes(&hardware),
             rebuilds: Vec::<RebuildState>::new(),
             spares: hardware.spares.iter().copied().collect(),
-            attached: FixedHashMap::default(),
+            attached: Vec::new(),
             issued: Vec::new(),
             free_issued: Vec::new(),
             schedule: Vec::new(),
@@ -261,9 +267,10 @@ impl Array {
 
     /// Puts in a drive that belongs to nothing yet.
     pub(super) fn add_drive(&mut self, drive: Drive) {
-        self.drives.push(new_drive(&drive, self.drives.len(), self.seed));
+        self.drives.push(new_drive(&drive, &self.hardware.drives, &self.drives, self.seed));
         self.drive_statistics.push(DriveStatistics::default());
         self.drive_scheduled_ns.push(0);
+        self.drive_links.push(drive.link);
         self.drive_slots.push(None);
         self.hardware.drives.push(drive);
     }

@@ -87,6 +87,9 @@ impl StorageModel for SharedArray {
     fn next_completion(&self) -> Option<Time> {
         self.0.borrow().next_completion()
     }
+    fn run_ahead(&mut self, until: Option<Time>) -> Option<Time> {
+        self.0.borrow_mut().run_ahead(until)
+    }
     fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
         self.0.borrow_mut().take_completions(now, completed);
     }

@@ -17,13 +17,15 @@ struct Load {
 }
 
 impl Load {
-    fn settle(&mut self, now_ns: u64) {
+    /// Time goes on; returns by how much.
+    fn settle(&mut self, now_ns: u64) -> u64 {
         let passed_ns = now_ns.saturating_sub(self.changed_ns);
         self.integral_ns += u128::from(passed_ns) * u128::from(self.under_way);
         if self.under_way > 0 {
             self.busy_ns += passed_ns;
         }
         self.changed_ns = self.changed_ns.max(now_ns);
+        passed_ns
     }
 
     fn reset(&mut self, now_ns: u64) {
@@ -34,8 +36,9 @@ impl Load {
 #[derive(Default, Clone, Copy)]
 pub(super) struct DriveStatistics {
     load: Load,
-    /// The reads of the load; what is left of it are writes and flushes.
-    read_load: Load,
+    /// The reads of the load, and the integral over them; what is left of it are writes and flushes.
+    reads_under_way: u32,
+    read_integral_ns: u128,
     reads: u64,
     writes: u64,
     read_bytes: u64,
@@ -43,11 +46,15 @@ pub(super) struct DriveStatistics {
 }
 
 impl DriveStatistics {
+    fn settle(&mut self, now_ns: u64) {
+        let passed_ns = self.load.settle(now_ns);
+        self.read_integral_ns += u128::from(passed_ns) * u128::from(self.reads_under_way);
+    }
+
     pub fn begins(&mut self, now_ns: u64, command: &Command) {
-        self.load.settle(now_ns);
+        self.settle(now_ns);
         self.load.under_way += 1;
-        self.read_load.settle(now_ns);
-        self.read_load.under_way += u32::from(command.is_read());
+        self.reads_under_way += u32::from(command.is_read());
         if command.write {
             self.writes += 1;
             self.write_bytes += command.bytes;
@@ -58,15 +65,14 @@ impl DriveStatistics {
     }
 
     pub fn ends(&mut self, now_ns: u64, is_read: bool) {
-        self.load.settle(now_ns);
+        self.settle(now_ns);
         self.load.under_way -= 1;
-        self.read_load.settle(now_ns);
-        self.read_load.under_way -= u32::from(is_read);
+        self.reads_under_way -= u32::from(is_read);
     }
 
     /// Accesses that have begun, and the time with at least one under way in ns, since the last reset.
     pub fn work(&mut self, now_ns: u64) -> (u64, u64) {
-        self.load.settle(now_ns);
+        self.settle(now_ns);
         (self.reads + self.writes, self.load.busy_ns)
     }
 
@@ -121,10 +127,9 @@ impl Array {
         let now_ns = self.now_ns;
         self.statistics_since_ns = now_ns;
         for statistics in &mut self.drive_statistics {
-            let (mut load, mut read_load) = (statistics.load, statistics.read_load);
+            let DriveStatistics { mut load, reads_under_way, .. } = *statistics;
             load.reset(now_ns);
-            read_load.reset(now_ns);
-            *statistics = DriveStatistics { load, read_load, ..DriveStatistics::default() };
+            *statistics = DriveStatistics { load, reads_under_way, ..DriveStatistics::default() };
         }
         for volume in &mut self.volumes {
             let mut load = volume.statistics.load;
@@ -148,10 +153,11 @@ impl Array {
     pub(super) fn make_report(&mut self) -> DeviceReport {
         let now_ns = self.now_ns;
         for statistics in &mut self.drive_statistics {
-            statistics.load.settle(now_ns);
-            statistics.read_load.settle(now_ns);
+            statistics.settle(now_ns);
         }
-        self.volumes.iter_mut().for_each(|volume| volume.statistics.load.settle(now_ns));
+        for volume in &mut self.volumes {
+            volume.statistics.load.settle(now_ns);
+        }
         let length_ns = (now_ns - self.statistics_since_ns).max(1) as f64;
         let drives = (0..self.hardware.drives.len()).map(|index| self.drive_report(index, length_ns));
         let links = (0..self.hardware.links.len()).map(|index| self.link_report(index, length_ns));
@@ -176,7 +182,7 @@ impl Array {
         (part.read_bytes, part.write_bytes) = (statistics.read_bytes, statistics.write_bytes);
         part.busy_share = statistics.load.busy_ns as f64 / length_ns;
         part.mean_queue = Some(statistics.load.integral_ns as f64 / length_ns);
-        let read_ns = statistics.read_load.integral_ns;
+        let read_ns = statistics.read_integral_ns;
         part.read_ms = mean_ms(read_ns, statistics.reads);
         part.write_ms = mean_ms(statistics.load.integral_ns - read_ns, statistics.writes);
         let place = self.drive_slots[index];

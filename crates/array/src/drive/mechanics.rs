@@ -130,9 +130,10 @@ impl Mechanics {
     pub fn spot(&self, byte: u64) -> Spot {
         let index = self.zone(byte);
         let zone = &self.zones[index];
-        let into = (byte - zone.first_byte) as f64;
+        // By way of `i64`, for which processors have an instruction.
+        let into = (byte - zone.first_byte) as i64 as f64;
         let turns = into * zone.turns_per_byte;
-        let part_of_turn = turns - (turns as u64) as f64;
+        let part_of_turn = turns - (turns as i64) as f64;
         Spot {
             radius: zone.radius + into * zone.radius_per_byte,
             angle: ((part_of_turn * (1u64 << 32) as f64) as u32).wrapping_add(zone.phase),
@@ -157,7 +158,7 @@ impl Mechanics {
 
     /// The angle under the head at a time.
     pub fn angle_at(&self, ns: u64) -> u32 {
-        ((ns % self.turn_ns) as f64 * self.angles_per_ns) as u32
+        ((ns % self.turn_ns) as i64 as f64 * self.angles_per_ns) as u32
     }
 
     /// Seek, settling and rotation to `spot`, from a radius and the angle that is under the head now.

@@ -5,10 +5,13 @@ mod mechanics;
 mod rotating;
 mod segments;
 
+use std::sync::Arc;
+
 use rand_chacha::ChaCha8Rng;
 
 use crate::hardware::DriveModel;
 use flash::Flash;
+use mechanics::Mechanics;
 use rotating::Rotating;
 
 /// What a drive is asked to do.
@@ -63,9 +66,16 @@ pub(crate) struct DriveState {
 }
 
 impl DriveState {
-    pub fn new(model: &DriveModel, random: ChaCha8Rng) -> DriveState {
+    /// `like` is a drive of the same model, if there is one: they share what does not change.
+    pub fn new(model: &DriveModel, random: ChaCha8Rng, like: Option<&DriveState>) -> DriveState {
         let kind = match model {
-            DriveModel::Rotating(disk) => Kind::Rotating(Box::new(Rotating::new(disk))),
+            DriveModel::Rotating(disk) => {
+                let mechanics = match like {
+                    Some(DriveState { kind: Kind::Rotating(like), .. }) => like.mechanics(),
+                    _ => Arc::new(Mechanics::new(disk)),
+                };
+                Kind::Rotating(Box::new(Rotating::new(disk, mechanics)))
+            }
             DriveModel::Flash(drive) => Kind::Flash(Box::new(Flash::new(drive, random))),
         };
         DriveState { kind, is_dead: false }

@@ -11,6 +11,7 @@
 //! world's business); no head skips ahead to the end of a request (zero-latency read); one head moves at a time.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::mechanics::{Mechanics, Spot};
 use super::segments::{Segment, Segments};
@@ -35,6 +36,12 @@ struct Active {
     ends_ns: u64,
 }
 
+/// Which command of the queue is next, and how long the head needs to reach it from now on, if that was worked out.
+struct Picked {
+    index: usize,
+    reach_ns: Option<u64>,
+}
+
 /// How long a full queue takes when it is served in turn.
 fn queue_ms(disk: &RotatingDisk) -> f64 {
     let half_turn_ms = 30_000.0 / f64::from(disk.rpm);
@@ -42,7 +49,8 @@ fn queue_ms(disk: &RotatingDisk) -> f64 {
 }
 
 pub(super) struct Rotating {
-    mechanics: Mechanics,
+    /// Of all disks of a model: their tables are large, and so stay near the processor.
+    mechanics: Arc<Mechanics>,
     window: Vec<Queued>,
     /// Commands that the disk has no room for, and writes among them that have been acknowledged long ago.
     backlog: VecDeque<Queued>,
@@ -73,9 +81,9 @@ pub(super) struct Rotating {
 }
 
 impl Rotating {
-    pub fn new(disk: &RotatingDisk) -> Rotating {
+    pub fn new(disk: &RotatingDisk, mechanics: Arc<Mechanics>) -> Rotating {
         Rotating {
-            mechanics: Mechanics::new(disk),
+            mechanics,
             window: Vec::with_capacity(disk.queue_depth as usize),
             backlog: VecDeque::new(),
             deferred: VecDeque::new(),
@@ -98,6 +106,10 @@ impl Rotating {
             write_cache_bytes: disk.write_cache_bytes,
             sector_bytes: u64::from(disk.physical_sector_bytes),
         }
+    }
+
+    pub fn mechanics(&self) -> Arc<Mechanics> {
+        self.mechanics.clone()
     }
 
     pub fn capacity_bytes(&self) -> u64 {
@@ -160,12 +172,14 @@ impl Rotating {
 
     fn enqueue(&mut self, now_ns: u64, command: Command) {
         let queued = Queued { spot: self.mechanics.spot(command.start), command, arrived_ns: now_ns };
-        if command.deferred {
+        if self.window.len() < self.depth {
+            // Nothing waits for room while the disk has some.
+            self.window.push(queued);
+        } else if command.deferred {
             self.deferred.push_back(queued);
         } else {
             self.backlog.push_back(queued);
         }
-        self.refill(now_ns);
     }
 
     /// Fills the disk's queue from those that wait: what somebody waits for first, unless a deferred write is overdue.
@@ -221,13 +235,19 @@ impl Rotating {
         true
     }
 
+    #[inline]
     fn start_next(&mut self, now_ns: u64) {
-        if self.active.is_some() || self.window.is_empty() {
-            return;
+        if self.active.is_none() && !self.window.is_empty() {
+            self.start(now_ns);
         }
-        let index = self.pick(now_ns);
+    }
+
+    fn start(&mut self, now_ns: u64) {
+        let Picked { index, reach_ns } = self.pick(now_ns);
         let next = self.window.remove(index);
-        self.refill(now_ns);
+        if !(self.backlog.is_empty() && self.deferred.is_empty()) {
+            self.refill(now_ns);
+        }
         if let Some((live, reached, _)) = self.look_ahead_end(now_ns) {
             if self.look_ahead_bytes > 0 {
                 self.segments.push(Segment { first_byte: live.first_byte, end_byte: reached });
@@ -240,6 +260,8 @@ impl Rotating {
         self.run_bytes = if command.start == self.head_byte { self.run_bytes } else { 0 } + command.bytes;
         let mut access_ns = if command.start == self.head_byte && now_ns == self.free_since_ns {
             0
+        } else if let Some(reach_ns) = reach_ns.filter(|_| from_ns == now_ns) {
+            reach_ns
         } else {
             let angle = self.mechanics.angle_at(from_ns);
             self.mechanics.reach_ns(self.head_radius, angle, next.spot, command.write)
@@ -254,31 +276,31 @@ impl Rotating {
         self.active = Some(Active { command, radius: next.spot.radius, ends_ns });
     }
 
-    fn pick(&self, now_ns: u64) -> usize {
+    fn pick(&self, now_ns: u64) -> Picked {
         if self.window.len() == 1 || self.window[0].arrived_ns + self.age_bound_ns <= now_ns {
-            return 0;
+            return Picked { index: 0, reach_ns: None };
         }
         let may_go_on = self.run_bytes < self.look_ahead_bytes;
-        if may_go_on
-            && now_ns == self.free_since_ns
-            && let Some(next) = self.window.iter().position(|queued| queued.command.start == self.head_byte)
-        {
-            return next;
-        }
+        let goes_on = may_go_on && now_ns == self.free_since_ns;
         let angle = self.mechanics.angle_at(now_ns);
-        let mut best = (u64::MAX, 0);
+        let mut best = Picked { index: 0, reach_ns: None };
+        let mut best_ns = u64::MAX;
         for (index, queued) in self.window.iter().enumerate() {
-            // Nor one a little further on: the run would go on behind a gap.
             let ahead_bytes = queued.command.start.wrapping_sub(self.head_byte);
+            if ahead_bytes == 0 && goes_on {
+                return Picked { index, reach_ns: None };
+            }
+            // A run that is long enough does not go on behind a gap either.
             if !may_go_on && ahead_bytes < self.look_ahead_bytes {
                 continue;
             }
-            let cost = self.mechanics.reach_ns(self.head_radius, angle, queued.spot, queued.command.write);
-            if cost < best.0 {
-                best = (cost, index);
+            let reach_ns =
+                self.mechanics.reach_ns(self.head_radius, angle, queued.spot, queued.command.write);
+            if reach_ns < best_ns {
+                (best_ns, best) = (reach_ns, Picked { index, reach_ns: Some(reach_ns) });
             }
         }
-        best.1
+        best
     }
 
     /// When the command under the head ends.

@@ -67,6 +67,8 @@ pub struct Rig {
     next_id: u64,
     under_way: BTreeMap<RequestId, (Time, StorageOp)>,
     completed: Vec<RequestId>,
+    /// Lets time pass in the array up to its next completion, as a simulated world does; else it is asked at each step.
+    pub runs_ahead: bool,
 }
 
 impl Rig {
@@ -77,7 +79,7 @@ impl Rig {
             array.set_file_size(volume, FileId(index as u64), file_bytes);
         }
         let now = Time::default();
-        Rig { array, now, next_id: 0, under_way: BTreeMap::new(), completed: Vec::new() }
+        Rig { array, now, next_id: 0, under_way: BTreeMap::new(), completed: Vec::new(), runs_ahead: true }
     }
 
     pub fn schedule(&mut self, at_s: f64, event: Event) {
@@ -102,7 +104,7 @@ impl Rig {
         while self.under_way.len() < depth {
             self.submit(next());
         }
-        while let Some(at) = self.array.next_completion() {
+        while let Some(at) = self.next_completion(Some(end)) {
             if at > end {
                 break;
             }
@@ -121,12 +123,16 @@ impl Rig {
     /// Lets everything under way complete.
     pub fn drain(&mut self) -> Seen {
         let mut seen = Seen::default();
-        while let Some(at) = self.array.next_completion() {
+        while let Some(at) = self.next_completion(None) {
             self.now = at.max(self.now);
             self.collect(&mut seen);
         }
         assert!(self.under_way.is_empty(), "{} requests never completed", self.under_way.len());
         seen
+    }
+
+    fn next_completion(&mut self, until: Option<Time>) -> Option<Time> {
+        if self.runs_ahead { self.array.run_ahead(until) } else { self.array.next_completion() }
     }
 
     fn collect(&mut self, seen: &mut Seen) {

@@ -304,20 +304,23 @@ impl Core {
                     return Outcome::Crashed { host: name };
                 }
             }
-            let now = self.executor.now();
-            let mut completion = self.next_completion();
-            if completion.is_some_and(|at| at <= now) {
+            if self.is_completion_due() {
                 self.complete_due_requests();
-                completion = self.next_completion();
             }
             if self.executor.start_batch() {
                 continue;
             }
-            let next = match (completion, self.executor.next_timer()) {
+            let timer = self.executor.next_timer();
+            let quiet_until = match self.pace.get() {
+                Some(pace) => Some(timer.map_or(pace.granted(), |timer| timer.min(pace.granted()))),
+                None => timer,
+            };
+            let completion = self.next_completion(quiet_until);
+            let next = match (completion, timer) {
                 (Some(completion), Some(timer)) => Some(completion.min(timer)),
                 (one, other) => one.or(other),
             };
-            let next = next.map(|at| at.max(now));
+            let next = next.map(|at| at.max(self.executor.now()));
             let next = self.pace.get().map_or(next, |pace| pace.advance(next));
             let Some(next) = next else {
                 return Outcome::Stuck { waiting_tasks: self.executor.task_count() };

@@ -13,7 +13,7 @@ use super::disk::{Dir, FULL, FileNode, Resize};
 use super::fault::FaultKind;
 use super::storage::{FileId, RequestId, StorageFailure, StorageOp, StorageRequest, VolumeId};
 use super::{Core, HostId};
-use crate::{Bufs, Error, ErrorKind, Result};
+use crate::{Bufs, Error, ErrorKind, Result, Time};
 
 /// What a request does.
 pub(super) enum Job {
@@ -132,9 +132,14 @@ impl Core {
         request.id
     }
 
-    /// When the storage may complete something.
-    pub fn next_completion(&self) -> Option<crate::Time> {
-        self.model.borrow().next_completion()
+    /// Whether the storage may have completed something by now.
+    pub fn is_completion_due(&self) -> bool {
+        self.model.borrow().next_completion().is_some_and(|at| at <= self.executor.now())
+    }
+
+    /// When the storage may complete something; no task runs before that, nor before `until`.
+    pub fn next_completion(&self, until: Option<Time>) -> Option<Time> {
+        self.model.borrow_mut().run_ahead(until)
     }
 
     /// Completes what the storage says is complete.

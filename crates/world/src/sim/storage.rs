@@ -65,6 +65,11 @@ pub trait StorageModel {
     /// The earliest time at which something may complete, if anything is under way. May be early, never late; right
     /// after [`Self::take_completions`] it is later than the time given there.
     fn next_completion(&self) -> Option<Time>;
+    /// As [`Self::next_completion`], by a model that may find out: nothing is submitted before `until`, nor before the
+    /// time that is returned. So time may pass inside the model up to its next completion, or `until`.
+    fn run_ahead(&mut self, _until: Option<Time>) -> Option<Time> {
+        self.next_completion()
+    }
     /// Appends the requests that are complete at `now`, in order of completion.
     fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>);
     /// Why a request that has completed failed, if it did; asked once, right after it was taken.

@@ -189,3 +189,61 @@ fn a_model_learns_sizes_and_removals_and_can_fail_a_request() {
     });
     assert_eq!(sizes.borrow()[..], [1 << 20, 0]);
 }
+
+/// A model that lets time pass when it may, and holds the world to what it said.
+struct Quiet {
+    inner: FixedLatency,
+    passed: Time,
+    ran_ahead: Rc<RefCell<u32>>,
+}
+
+impl StorageModel for Quiet {
+    fn attach(&mut self, volume: VolumeId, host: &str, path: &str) {
+        self.inner.attach(volume, host, path);
+    }
+    fn submit(&mut self, now: Time, request: StorageRequest) {
+        assert!(now >= self.passed, "submitted at {now:?}, which has passed");
+        self.inner.submit(now, request);
+    }
+    fn next_completion(&self) -> Option<Time> {
+        self.inner.next_completion()
+    }
+    fn run_ahead(&mut self, until: Option<Time>) -> Option<Time> {
+        let completion = self.inner.next_completion();
+        if let Some(passed) = until.into_iter().chain(completion).min() {
+            *self.ran_ahead.borrow_mut() += u32::from(passed > self.passed);
+            self.passed = self.passed.max(passed);
+        }
+        completion
+    }
+    fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
+        self.inner.take_completions(now, completed);
+    }
+}
+
+#[test]
+fn a_model_lets_time_pass_only_while_nothing_is_submitted() {
+    let ran_ahead = Rc::new(RefCell::new(0));
+    let inner = FixedLatency::new(1, FixedLatencyTimes::default());
+    let model = Quiet { inner, passed: Time::default(), ran_ahead: ran_ahead.clone() };
+    let (sim, world) = with_config(1, SimConfig { storage: Box::new(model), ..SimConfig::default() });
+    sim.run_until(async {
+        let file = create(&world, "/d/x").await;
+        // Timers before, at and after completions; tasks that wake each other.
+        let tasks: Vec<_> = (0..8u64)
+            .map(|task| {
+                let (file, world) = (file.clone(), world.clone());
+                world.clone().spawn(async move {
+                    for step in 0..20 {
+                        write(&file, task * 4096, block(1)).await;
+                        world.sleep(Duration::from_micros(task * step * 7)).await;
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await;
+        }
+    });
+    assert!(*ran_ahead.borrow() > 100, "{} times", ran_ahead.borrow());
+}

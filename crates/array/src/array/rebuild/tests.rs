@@ -1,7 +1,5 @@
 //! What rebuilds leave to be done later.
 
-use std::cmp::Reverse;
-
 use world::Time;
 
 use super::{Array, Happening, RebuildStatus};
@@ -50,7 +48,7 @@ fn a_capped_rebuild_waits_for_its_next_step_once() {
     // A MiB takes 52 ms: after 20 s 380 steps have been begun.
     for second in 1..=20 {
         array.report(Time { ns: second * 1_000_000_000 });
-        let due = array.queue.iter().filter(|Reverse(due)| matches!(due.happening, Happening::Rebuild(_)));
+        let due = array.queue.iter().filter(|due| matches!(due, Happening::Rebuild(_)));
         assert_eq!(due.count(), 1, "after {second} s");
     }
     let Some(RebuildStatus::UnderWay(share)) = array.rebuild(0) else { panic!("{:?}", array.rebuild(0)) };

@@ -162,6 +162,11 @@ impl Pace {
         Pace { clocks, side, now: Cell::default(), granted: Cell::default(), when_met: RefCell::default() }
     }
 
+    /// Up to this time no other side has a say in what happens.
+    pub fn granted(&self) -> Time {
+        self.granted.get()
+    }
+
     /// The time to go on to: that of the next event, or of a meeting before it. `None` if neither comes.
     #[inline]
     pub fn advance(&self, next: Option<Time>) -> Option<Time> {
