@@ -4,12 +4,15 @@
 //! Invariants
 //! 1. A step is taken again only on the same page at the same dbtime: then the page has the same nodes.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 
 use smallvec::SmallVec;
 
 use crate::change::{EntryName, NodeKey};
 use crate::tree::Position;
+
+/// Pages of a way that are remembered: those of a deeper tree are sought again from there on.
+const STEPS_MAX: usize = 6;
 
 /// A page that was passed.
 #[derive(Clone, Copy)]
@@ -25,11 +28,11 @@ pub(crate) struct Step {
 /// The last descent.
 #[derive(Default)]
 pub(crate) struct Way {
-    pub fdp: u32,
-    pub key: NodeKey,
+    fdp: u32,
+    key: NodeKey,
     /// What tells equal keys apart, where keys repeat.
-    pub tail: EntryName,
-    pub steps: SmallVec<[Step; 6]>,
+    tail: EntryName,
+    steps: SmallVec<[Step; STEPS_MAX]>,
 }
 
 /// Remembers the last descent of one user in one database.
@@ -49,7 +52,7 @@ impl Descents {
     }
 
     /// The way so far to `key` in the tree, and room for what is found now.
-    pub(crate) fn way_to(&self, fdp: u32, key: &[u8]) -> std::cell::RefMut<'_, Way> {
+    pub(crate) fn way_to(&self, fdp: u32, key: &[u8]) -> RefMut<'_, Way> {
         let mut way = self.way.borrow_mut();
         if way.fdp != fdp || way.key[..] != *key {
             way.steps.clear();
@@ -67,11 +70,18 @@ impl Way {
             self.steps.clear();
             self.tail = EntryName::from_slice(tail);
         }
-        let known =
-            self.steps.get(level).filter(|step| step.at.pgno == pgno && step.dbtime == dbtime).copied();
-        if known.is_none() {
-            self.steps.truncate(level);
+        let step = *self.steps.get(level)?;
+        if step.at.pgno == pgno && step.dbtime == dbtime {
+            return Some(step);
         }
-        known
+        self.steps.truncate(level);
+        None
+    }
+
+    /// Adds a step on this level to the steps that are known so far.
+    pub fn remember(&mut self, level: usize, step: Step) {
+        if level == self.steps.len() && level < STEPS_MAX {
+            self.steps.push(step);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use edb::page::{PageMut, PageRef};
 use smallvec::SmallVec;
 
-use crate::change::{PageChange, PageOp};
+use crate::change::{PageChange, PageChanges, PageOp};
 use crate::pager::{Pager, Result, Stop};
 use crate::view::PageView;
 
@@ -88,7 +88,7 @@ impl<'p> Overlay<'p> {
     }
 
     /// The planned changes, in order of page numbers.
-    pub fn finish(self) -> Vec<PageChange> {
+    pub fn finish(self) -> PageChanges {
         self.staged.into_iter().map(|(pgno, staged)| staged.into_change(pgno)).collect()
     }
 }

@@ -223,7 +223,7 @@ impl Core {
         scratch.clear();
         if planted!(SplitInTwoRecords) && mini.changes.len() > 1 {
             let mut first = mini.clone();
-            let rest = MiniTransaction::system(first.changes.split_off(1));
+            let rest = MiniTransaction::system(first.changes.drain(1..).collect());
             encode_changes(db, dbtime, &first, coding, scratch);
             start = start.min(self.log.append(scratch).start);
             scratch.clear();
