@@ -6,18 +6,16 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 
-use smallvec::SmallVec;
-
 use crate::change::{EntryName, NodeKey};
-use crate::tree::Position;
 
 /// Pages of a way that are remembered: those of a deeper tree are sought again from there on.
 const STEPS_MAX: usize = 6;
 
 /// A page that was passed.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Step {
-    pub at: Position,
+    pub pgno: u32,
+    pub slot: u16,
     pub dbtime: u64,
     /// The entry is there; of leaves only.
     pub exact: bool,
@@ -32,7 +30,9 @@ pub(crate) struct Way {
     key: NodeKey,
     /// What tells equal keys apart, where keys repeat.
     tail: EntryName,
-    steps: SmallVec<[Step; STEPS_MAX]>,
+    steps: [Step; STEPS_MAX],
+    /// So many of them are known.
+    known: usize,
 }
 
 /// Remembers the last descent of one user in one database.
@@ -46,7 +46,7 @@ impl Descents {
     /// What is remembered of this database; the way in another one is forgotten.
     pub fn of(&self, database: u8) -> &Descents {
         if self.database.replace(database) != database {
-            self.way.borrow_mut().steps.clear();
+            self.way.borrow_mut().known = 0;
         }
         self
     }
@@ -55,7 +55,7 @@ impl Descents {
     pub(crate) fn way_to(&self, fdp: u32, key: &[u8]) -> RefMut<'_, Way> {
         let mut way = self.way.borrow_mut();
         if way.fdp != fdp || way.key[..] != *key {
-            way.steps.clear();
+            way.known = 0;
             (way.fdp, way.key) = (fdp, NodeKey::from_slice(key));
         }
         way
@@ -67,21 +67,22 @@ impl Way {
     /// forgotten.
     pub fn step(&mut self, level: usize, pgno: u32, dbtime: u64, tail: &[u8]) -> Option<Step> {
         if level == 0 && self.tail[..] != *tail {
-            self.steps.clear();
+            self.known = 0;
             self.tail = EntryName::from_slice(tail);
         }
-        let step = *self.steps.get(level)?;
-        if step.at.pgno == pgno && step.dbtime == dbtime {
+        let step = *self.steps[..self.known].get(level)?;
+        if step.pgno == pgno && step.dbtime == dbtime {
             return Some(step);
         }
-        self.steps.truncate(level);
+        self.known = level;
         None
     }
 
     /// Adds a step on this level to the steps that are known so far.
     pub fn remember(&mut self, level: usize, step: Step) {
-        if level == self.steps.len() && level < STEPS_MAX {
-            self.steps.push(step);
+        if level == self.known && level < STEPS_MAX {
+            self.steps[level] = step;
+            self.known += 1;
         }
     }
 }

@@ -113,7 +113,7 @@ pub struct SparsePage {
     /// In the order in which they were made.
     ops: Vec<PageOp>,
     edits: SmallVec<[Edit; 4]>,
-    made: OnceCell<Box<Made>>,
+    made: OnceCell<Made>,
     bytes: OnceCell<Box<[u8]>>,
 }
 
@@ -388,22 +388,23 @@ impl SparsePage {
 
     /// A node of the template; `None` if so many were asked for that the bytes are better.
     fn made(&self, slot: usize) -> Option<&Made> {
-        let mut cell = &self.made;
-        for _ in 0..NODES_MADE_MAX {
-            let made = cell.get_or_init(|| {
-                let mut key = self.source.key(&self.template, slot);
-                let key_bytes = key.len();
-                key.resize(key_bytes + self.source.data_bytes(&self.template, slot), 0);
-                self.source.write_data(&self.template, slot, &mut key[key_bytes..]);
-                let (slot, key_bytes) = (slot as u16, key_bytes as u16);
-                Box::new(Made { slot, key_bytes, bytes: key, next: OnceCell::new() })
-            });
+        let mut made = self.made.get_or_init(|| self.make(slot));
+        for _ in 1..NODES_MADE_MAX {
             if usize::from(made.slot) == slot {
                 return Some(made);
             }
-            cell = &made.next;
+            made = made.next.get_or_init(|| Box::new(self.make(slot)));
         }
-        None
+        (usize::from(made.slot) == slot).then_some(made)
+    }
+
+    fn make(&self, slot: usize) -> Made {
+        let key = self.source.key(&self.template, slot);
+        let mut bytes = NodeKey::from_elem(0, key.len() + self.source.data_bytes(&self.template, slot));
+        let (key_place, data) = bytes.split_at_mut(key.len());
+        key_place.copy_from_slice(&key);
+        self.source.write_data(&self.template, slot, data);
+        Made { slot: slot as u16, key_bytes: key.len() as u16, bytes, next: OnceCell::new() }
     }
 
     fn op_key(&self, op: u16) -> &[u8] {

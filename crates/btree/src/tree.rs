@@ -228,7 +228,7 @@ impl Step {
     fn to(pgno: u32, slot: usize, page: PageView, head: Head) -> Step {
         let leads_on = !head.is_leaf() && slot < page.node_count();
         let child = if leads_on { page.child(slot) } else { None };
-        Step { at: Position { pgno, slot }, dbtime: head.dbtime, exact: false, child }
+        Step { pgno, slot: slot as u16, dbtime: head.dbtime, exact: false, child }
     }
 
     /// The step to where `key`, or `key` and `data` where keys repeat, stands on a page.
@@ -238,8 +238,8 @@ impl Step {
             return Step::to(pgno, page.child_slot_of_entry(key, data), page, head);
         }
         let found = if head.keys_repeat() { page.search_entry(key, data) } else { page.search(key) };
-        let slot = found.unwrap_or_else(|slot| slot);
-        Step { at: Position { pgno, slot }, dbtime: head.dbtime, exact: found.is_ok(), child: None }
+        let slot = found.unwrap_or_else(|slot| slot) as u16;
+        Step { pgno, slot, dbtime: head.dbtime, exact: found.is_ok(), child: None }
     }
 }
 
@@ -248,7 +248,7 @@ pub(crate) fn descend(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) ->
     let mut path = Path::new();
     let leaf = descend_by(pager, tree, |_, pgno, page, head| {
         let step = Step::towards(pgno, key, data, page, head);
-        path.push(step.at);
+        path.push(Position { pgno, slot: step.slot.into() });
         step
     })?;
     Ok(Descent { path, exact: leaf.exact })
@@ -293,9 +293,9 @@ fn descend_by<'p>(
         if leaf_expected.is_some_and(|leaf| leaf != head.is_leaf()) {
             return damaged(pgno, NO_SUCH_LEVEL);
         }
-        let Step { at, exact, child, .. } = choose(level, pgno, page, head);
+        let Step { slot, exact, child, .. } = choose(level, pgno, page, head);
         if head.is_leaf() {
-            return Ok(Leaf { page, at, exact });
+            return Ok(Leaf { page, at: Position { pgno, slot: slot.into() }, exact });
         }
         leaf_expected = Some(head.flags & page_flags::PARENT_OF_LEAF != 0);
         pgno = match child {

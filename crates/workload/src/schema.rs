@@ -315,8 +315,15 @@ impl Schema {
     }
 
     fn has_data(&self, entry: Entry, data: &[u8]) -> bool {
-        let mut expected = [0; BODY_BYTES];
-        let expected = &mut expected[..entry.data_bytes()];
+        // Space for no more than is needed: it is cleared first.
+        match entry {
+            Entry::Body { .. } => self.compare_data(entry, &mut [0; BODY_BYTES], data),
+            _ => self.compare_data(entry, &mut [0; FOLDER_BYTES], data),
+        }
+    }
+
+    fn compare_data(&self, entry: Entry, space: &mut [u8], data: &[u8]) -> bool {
+        let expected = &mut space[..entry.data_bytes()];
         self.write_data(entry, expected);
         expected == data
     }

@@ -28,7 +28,7 @@ use crate::cache::{LoggedPage, PageKey};
 use crate::error::{Error, Result};
 use crate::log::LogPosition;
 use crate::log::reader::damaged;
-use crate::transactions::Transactions;
+use crate::transactions::{Change, RowKey, Transactions};
 
 /// Records replayed before others of the thread have their turn, if none of them is a page: reads that have
 /// come make room for others only then.
@@ -377,7 +377,8 @@ impl Recovery<'_> {
                     replay.report.branches.count(RecoveryBranch::CompensationRepeated);
                     replay.transactions.compensated(transaction);
                 } else {
-                    replay.transactions.changed(transaction, db, mini.undo, start);
+                    let change = mini.undo.map(|undo| Change { row: RowKey::of(db, &undo), undo });
+                    replay.transactions.changed(transaction, change, start);
                 }
             }
             LogRecord::PageImage { db, pgno, dbtime, encoded }
