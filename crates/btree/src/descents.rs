@@ -6,6 +6,8 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 
+use edb::page::search::compare_keys;
+
 use crate::change::{EntryName, NodeKey};
 
 /// Pages of a way that are remembered: those of a deeper tree are sought again from there on.
@@ -54,7 +56,7 @@ impl Descents {
     /// The way so far to `key` in the tree, and room for what is found now.
     pub(crate) fn way_to(&self, fdp: u32, key: &[u8]) -> RefMut<'_, Way> {
         let mut way = self.way.borrow_mut();
-        if way.fdp != fdp || way.key[..] != *key {
+        if way.fdp != fdp || compare_keys(&way.key, key).is_ne() {
             way.known = 0;
             (way.fdp, way.key) = (fdp, NodeKey::from_slice(key));
         }
@@ -65,8 +67,9 @@ impl Descents {
 impl Way {
     /// The step on this page, if the last descent to the same entry passed it as it is now. Else steps from here on are
     /// forgotten.
+    #[inline]
     pub fn step(&mut self, level: usize, pgno: u32, dbtime: u64, tail: &[u8]) -> Option<Step> {
-        if level == 0 && self.tail[..] != *tail {
+        if level == 0 && compare_keys(&self.tail, tail).is_ne() {
             self.known = 0;
             self.tail = EntryName::from_slice(tail);
         }

@@ -99,11 +99,7 @@ impl Staged {
             return PageChange { pgno, dbtime_before: self.dbtime_before, ops: self.ops };
         }
         // What edits left behind between and after the nodes would only fill the log.
-        let prefix = PageRef::new(&self.page).prefix().to_vec();
-        let rewritten = PageMut::new(&mut self.page).recompress(&prefix);
-        debug_assert!(rewritten.is_ok(), "the same nodes under the same prefix take no more room");
-        let unused = PageRef::new(&self.page).unused();
-        self.page[unused].fill(0);
+        PageMut::new(&mut self.page).tidy();
         PageChange::one(pgno, 0, PageOp::Format { page: self.page })
     }
 }

@@ -176,6 +176,11 @@ impl SparsePage {
         &self.ops
     }
 
+    /// Whether it is the page of the template.
+    pub fn is_pristine(&self) -> bool {
+        self.ops.is_empty() && self.now == self.template
+    }
+
     /// The header as it is now.
     pub fn outline(&self) -> &Outline {
         &self.now

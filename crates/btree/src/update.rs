@@ -46,13 +46,7 @@ fn change_of(leaf: &Leaf, op: PageOp) -> PageChange {
     PageChange::one(leaf.at.pgno, leaf.page.dbtime(), op)
 }
 
-fn with_undo(
-    tree: Tree,
-    key: &[u8],
-    tail: EntryName,
-    was: Before,
-    changes: PageChanges,
-) -> MiniTransaction {
+fn with_undo(tree: Tree, key: &[u8], tail: EntryName, was: Before, changes: PageChanges) -> MiniTransaction {
     let undo = Undo { fdp: tree.fdp, objid: tree.objid, key: NodeKey::from_slice(key), tail, was };
     MiniTransaction { undo: Some(undo), changes, ..MiniTransaction::default() }
 }
@@ -184,9 +178,7 @@ pub fn undo(pager: &dyn Pager, undo: &Undo) -> Result<MiniTransaction> {
         Before::Absent => remove_entry(pager, tree, &leaf, key, &undo.tail)?,
         Before::Present => smallvec![change_of(&leaf, set_flags(&leaf, 0))],
         Before::Data { data } => set_entry(pager, tree, &leaf, node(), key, data, 0)?,
-        Before::Deleted { data } => {
-            set_entry(pager, tree, &leaf, node(), key, data, node_flags::DELETED)?
-        }
+        Before::Deleted { data } => set_entry(pager, tree, &leaf, node(), key, data, node_flags::DELETED)?,
     };
     Ok(MiniTransaction { compensates: true, changes, ..MiniTransaction::default() })
 }

@@ -174,7 +174,7 @@ impl<'a> PageView<'a> {
 
     /// The child that node `slot` of a branch page leads to, if it is well formed.
     pub fn child(self, slot: usize) -> Option<u32> {
-        ask!(self, page => page.node(slot).child(), page => page.child(slot))
+        ask!(self, page => page.child(slot), page => page.child(slot))
     }
 
     /// Bytes of the data of node `slot`.

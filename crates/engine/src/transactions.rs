@@ -14,6 +14,7 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use btree::{Before, EntryName, Undo};
+use edb::page::search::key_head;
 use world::FixedHashMap;
 
 use crate::error::{Error, Result};
@@ -43,8 +44,11 @@ impl RowKey {
 
 impl Hash for RowKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
+        // Names that differ only in the middle are rare.
+        let end = self.entry.last_chunk().map_or(0, |end| u64::from_be_bytes(*end));
         state.write_u64(u64::from(self.db) << 32 | u64::from(self.objid));
-        state.write(&self.entry);
+        state.write_u64(key_head(&self.entry));
+        state.write_u64(end);
     }
 }
 
@@ -144,10 +148,10 @@ impl Transactions {
 
     /// A change of `transaction` is in the log at `begin`.
     pub(crate) fn changed(&mut self, transaction: u32, change: Option<Change>, begin: LogPosition) {
-        let open = self.open.entry(transaction).or_insert_with(|| OpenTransaction {
-            begin,
-            changes: Vec::with_capacity(CHANGES_EXPECTED),
-        });
+        let open = self
+            .open
+            .entry(transaction)
+            .or_insert_with(|| OpenTransaction { begin, changes: Vec::with_capacity(CHANGES_EXPECTED) });
         let Some(change) = change.map(Rc::new) else { return };
         open.changes.push(change.clone());
         let lock = self.locks.entry(Locked(change.clone())).or_insert_with(|| Lock {

@@ -295,10 +295,12 @@ impl Mailboxes {
             // it up last, and an id is given out once: the entry of a row that is gone for good is gone, too,
             // and does not come back.
             None if !is_settled => Ok(()),
-            None => match self.first_alive(transaction, Tree::Conversations, &found.key).await? == Some(found) {
-                true => Err(self.wrong(Tree::Rows, &row_key)),
-                false => Ok(()),
-            },
+            None => {
+                match self.first_alive(transaction, Tree::Conversations, &found.key).await? == Some(found) {
+                    true => Err(self.wrong(Tree::Rows, &row_key)),
+                    false => Ok(()),
+                }
+            }
         }
     }
 

@@ -475,6 +475,26 @@ impl<'a> PageRef<'a> {
         node.unwrap_or(Node::NONE)
     }
 
+    /// The child that node `slot` of a branch page leads to, if it is well formed.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    #[inline]
+    pub fn child(self, slot: usize) -> Option<u32> {
+        let index = slot + self.reserved_tags();
+        assert!(index < self.tag_count(), "slot {slot} of {}", self.node_count());
+        let tag = self.tag(index);
+        let body = self.body(tag)?;
+        // As `Node::decode`, without the key.
+        let length_at = |at: usize| Some(u16::from_le_bytes(*body.get(at..)?.first_chunk::<2>()?));
+        let first = length_at(0)?;
+        let flags = if is_large(self.bytes.len()) { (first >> 13) as u8 } else { tag.flags };
+        let (lengths, suffix) =
+            if flags & node_flags::COMPRESSED == 0 { (2, first) } else { (4, length_at(2)?) };
+        let data = body.get(lengths + usize::from(suffix & LENGTH_MASK)..)?;
+        Some(u32::from_le_bytes(data.try_into().ok()?))
+    }
+
     /// All nodes in key order.
     pub fn nodes(self) -> impl DoubleEndedIterator<Item = Node<'a>> + ExactSizeIterator + Clone {
         let prefix = self.prefix();

@@ -164,7 +164,8 @@ mod tests {
             .collect();
         for wanted in 0..1300 {
             let looks = Cell::new(0);
-            let guess = || guess_slot(key_head(&keys[0]), key_head(&keys[1299]), 1300, key_head(&keys[wanted]));
+            let guess =
+                || guess_slot(key_head(&keys[0]), key_head(&keys[1299]), 1300, key_head(&keys[wanted]));
             let found = search_nodes(1300, guess, |slot| {
                 looks.set(looks.get() + 1);
                 compare_keys(&keys[slot], &keys[wanted])

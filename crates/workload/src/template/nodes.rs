@@ -14,8 +14,8 @@ use edb::page::{header_bytes, page_flags};
 use super::layout::{LARGE_TREES, Place, Run};
 use super::{IMAGE_DBTIME, TemplateDatabase, level_flags, separator, tree_flags};
 use crate::schema::{
-    BODY_BYTES, Entry, ROW_BYTES, Tree, body_key, body_root_key, conversation_key, id_of_body_key, id_of_row_key,
-    place_of_conversation_key, row_key,
+    BODY_BYTES, Entry, ROW_BYTES, Tree, body_key, body_root_key, conversation_key, id_of_body_key,
+    id_of_row_key, place_of_conversation_key, row_key,
 };
 
 const TAG_BYTES: usize = 4;
