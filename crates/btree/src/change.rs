@@ -107,6 +107,9 @@ pub struct PageChange {
     pub ops: SmallVec<[PageOp; 1]>,
 }
 
+/// The changes of a mini-transaction, of one page as a rule.
+pub type PageChanges = SmallVec<[PageChange; 1]>;
+
 /// An edit met a page that it was not made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the change does not fit page {pgno}: {reason}")]
@@ -191,12 +194,12 @@ pub struct MiniTransaction {
     /// It undoes the transaction's last change that has not been undone: recovery drops that change's undo.
     pub compensates: bool,
     /// At most one per page; their order has no meaning.
-    pub changes: Vec<PageChange>,
+    pub changes: PageChanges,
 }
 
 impl MiniTransaction {
     /// A step that is never undone.
-    pub fn system(changes: Vec<PageChange>) -> MiniTransaction {
+    pub fn system(changes: PageChanges) -> MiniTransaction {
         MiniTransaction { changes, ..MiniTransaction::default() }
     }
 }

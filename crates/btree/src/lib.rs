@@ -41,7 +41,8 @@ pub mod view;
 mod wire;
 
 pub use change::{
-    Before, EntryData, EntryName, MiniTransaction, Misfit, NodeKey, PageChange, PageOp, Redo, Undo,
+    Before, EntryData, EntryName, MiniTransaction, Misfit, NodeKey, PageChange, PageChanges, PageOp, Redo,
+    Undo,
 };
 pub use descents::Descents;
 pub use in_use::PagesInUse;

@@ -10,7 +10,7 @@
 
 use edb::identity::LogPosition;
 
-use crate::change::{Before, EntryData, MiniTransaction, PageChange, PageOp, Undo};
+use crate::change::{Before, EntryData, MiniTransaction, PageChange, PageChanges, PageOp, Undo};
 use crate::page_coding::PageCoding;
 use crate::wire::{Reader, put_bytes, put_int};
 
@@ -230,7 +230,7 @@ impl MiniTransaction {
         let undo = if flags & HAS_UNDO != 0 { Some(Undo::decode(reader)?) } else { None };
         let count = reader.int()?;
         // Not with capacity: the count is not proven yet.
-        let mut changes = Vec::new();
+        let mut changes = PageChanges::new();
         for _ in 0..count {
             changes.push(PageChange::decode(dbtime, reader)?);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use edb::page::{PageMut, PageRef};
 use smallvec::SmallVec;
 
-use crate::change::{PageChange, PageOp};
+use crate::change::{PageChange, PageChanges, PageOp};
 use crate::pager::{Pager, Result, Stop};
 use crate::view::PageView;
 
@@ -88,7 +88,7 @@ impl<'p> Overlay<'p> {
     }
 
     /// The planned changes, in order of page numbers.
-    pub fn finish(self) -> Vec<PageChange> {
+    pub fn finish(self) -> PageChanges {
         self.staged.into_iter().map(|(pgno, staged)| staged.into_change(pgno)).collect()
     }
 }
@@ -99,11 +99,7 @@ impl Staged {
             return PageChange { pgno, dbtime_before: self.dbtime_before, ops: self.ops };
         }
         // What edits left behind between and after the nodes would only fill the log.
-        let prefix = PageRef::new(&self.page).prefix().to_vec();
-        let rewritten = PageMut::new(&mut self.page).recompress(&prefix);
-        debug_assert!(rewritten.is_ok(), "the same nodes under the same prefix take no more room");
-        let unused = PageRef::new(&self.page).unused();
-        self.page[unused].fill(0);
+        PageMut::new(&mut self.page).tidy();
         PageChange::one(pgno, 0, PageOp::Format { page: self.page })
     }
 }

@@ -7,11 +7,11 @@
 //!
 //! Limits: leaves and branch pages below the root whose nodes are not compressed; [`EDITS_MAX`] edits.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use edb::page::search::{compare_keys, guess_slot, key_head, search_nodes};
+use edb::page::search::{compare_keys, search_nodes};
 use edb::page::{Node, PageMut, PageRef, node_flags, page_flags};
 use smallvec::SmallVec;
 
@@ -52,6 +52,9 @@ pub trait NodeFunction {
     /// The header of page `pgno`; `None` if that page is only to be had as bytes. A page that has one is not a
     /// root, has an empty external header, and nodes without flags.
     fn outline(&self, pgno: u32) -> Option<Outline>;
+    /// Where a key stands among the nodes, without looking at them: the slot that has it, or `Err` with the slot where
+    /// it belongs. A last node without a key is above all. `None` for a key of another form than those of the nodes.
+    fn place(&self, page: &Outline, key: &[u8]) -> Option<Result<usize, usize>>;
     /// The key of node `slot`.
     fn key(&self, page: &Outline, slot: usize) -> NodeKey;
     /// Bytes of the data of node `slot`.
@@ -110,10 +113,8 @@ pub struct SparsePage {
     /// In the order in which they were made.
     ops: Vec<PageOp>,
     edits: SmallVec<[Edit; 4]>,
-    made: OnceCell<Box<Made>>,
+    made: OnceCell<Made>,
     bytes: OnceCell<Box<[u8]>>,
-    /// The heads of the first key and of the last among so many nodes: branch pages are searched again and again.
-    heads: Cell<Option<(usize, [u64; 2])>>,
 }
 
 impl Clone for SparsePage {
@@ -124,7 +125,6 @@ impl Clone for SparsePage {
             edits: self.edits.clone(),
             made: OnceCell::new(),
             bytes: OnceCell::new(),
-            heads: Cell::new(None),
             ..*self
         }
     }
@@ -143,7 +143,6 @@ impl SparsePage {
             edits: SmallVec::new(),
             made: OnceCell::new(),
             bytes: OnceCell::new(),
-            heads: Cell::new(None),
         })
     }
 
@@ -175,6 +174,11 @@ impl SparsePage {
     /// The edits so far, in order.
     pub fn ops(&self) -> &[PageOp] {
         &self.ops
+    }
+
+    /// Whether it is the page of the template.
+    pub fn is_pristine(&self) -> bool {
+        self.ops.is_empty() && self.now == self.template
     }
 
     /// The header as it is now.
@@ -253,7 +257,6 @@ impl SparsePage {
             _ => return Ok(false),
         }
         self.bytes.take();
-        self.heads.take();
         let number = self.ops.len() as u16;
         match &op {
             PageOp::Insert { slot, flags, .. } => {
@@ -390,22 +393,23 @@ impl SparsePage {
 
     /// A node of the template; `None` if so many were asked for that the bytes are better.
     fn made(&self, slot: usize) -> Option<&Made> {
-        let mut cell = &self.made;
-        for _ in 0..NODES_MADE_MAX {
-            let made = cell.get_or_init(|| {
-                let mut key = self.source.key(&self.template, slot);
-                let key_bytes = key.len();
-                key.resize(key_bytes + self.source.data_bytes(&self.template, slot), 0);
-                self.source.write_data(&self.template, slot, &mut key[key_bytes..]);
-                let (slot, key_bytes) = (slot as u16, key_bytes as u16);
-                Box::new(Made { slot, key_bytes, bytes: key, next: OnceCell::new() })
-            });
+        let mut made = self.made.get_or_init(|| self.make(slot));
+        for _ in 1..NODES_MADE_MAX {
             if usize::from(made.slot) == slot {
                 return Some(made);
             }
-            cell = &made.next;
+            made = made.next.get_or_init(|| Box::new(self.make(slot)));
         }
-        None
+        (usize::from(made.slot) == slot).then_some(made)
+    }
+
+    fn make(&self, slot: usize) -> Made {
+        let key = self.source.key(&self.template, slot);
+        let mut bytes = NodeKey::from_elem(0, key.len() + self.source.data_bytes(&self.template, slot));
+        let (key_place, data) = bytes.split_at_mut(key.len());
+        key_place.copy_from_slice(&key);
+        self.source.write_data(&self.template, slot, data);
+        Made { slot: slot as u16, key_bytes: key.len() as u16, bytes, next: OnceCell::new() }
     }
 
     fn op_key(&self, op: u16) -> &[u8] {
@@ -469,57 +473,97 @@ impl SparsePage {
         }
     }
 
-    /// As `PageRef::search`.
+    /// As `PageRef::search`, of a leaf.
     pub fn search(&self, key: &[u8]) -> Result<usize, usize> {
-        self.partition(self.node_count(), key, |slot| compare_keys(&self.key(slot), key))
+        match self.source.place(&self.template, key) {
+            Some(place) => self.moved(place, &self.edits, |own, _| compare_keys(own, key)),
+            None => self.halve(self.node_count(), |slot| compare_keys(&self.key(slot), key)),
+        }
     }
 
-    /// As `PageRef::search_entry`.
+    /// As `PageRef::search_entry`, of a leaf.
     pub fn search_entry(&self, key: &[u8], data: &[u8]) -> Result<usize, usize> {
-        self.partition(self.node_count(), key, |slot| {
-            let own = self.key(slot);
-            let shared = own.len().min(key.len());
-            match compare_keys(&own[..shared], &key[..shared]) {
-                // The data decides, which only few nodes have to be made for.
-                Ordering::Equal => self.node(slot).compare_entry(key, data),
-                decided => decided,
-            }
-        })
+        let compare = |node: Node| node.compare_entry(key, data);
+        let Some(mut place) = self.source.place(&self.template, key) else {
+            return self.halve(self.node_count(), |slot| compare(self.node(slot)));
+        };
+        if let Ok(base) = place {
+            place = match self.data_of(base)[..].cmp(data) {
+                Ordering::Less => Err(base + 1),
+                Ordering::Equal => Ok(base),
+                Ordering::Greater => Err(base),
+            };
+        }
+        self.moved(place, &self.edits, |own, own_data| compare(Node::of(own, own_data)))
     }
 
-    /// As `PageRef::child_slot_of_entry`.
+    /// As `PageRef::child_slot_of_entry`, of a branch page.
     pub fn child_slot_of_entry(&self, key: &[u8], data: &[u8]) -> usize {
         let last = self.node_count().saturating_sub(1);
-        let compare = |slot: usize| {
-            let own = self.key(slot);
+        // A separator that is the entry itself leads to the child behind it.
+        let compare = |own: &[u8]| {
             let (head, rest) = own.split_at(own.len().min(key.len()));
             compare_keys(head, &key[..head.len()])
                 .then_with(|| if head.len() < key.len() { Ordering::Less } else { rest.cmp(data) })
+                .then(Ordering::Less)
         };
-        let above = match self.partition(last, key, compare) {
-            Ok(slot) => slot + 1,
-            Err(slot) => slot,
+        let place = match self.source.place(&self.template, key) {
+            Some(place) => place.map_or_else(|base| base, |base| base + 1),
+            None => return self.halve(last, |slot| compare(&self.key(slot))).unwrap_or_else(|slot| slot),
         };
-        above.min(last)
+        // The last entry is open, whatever its key: only those in front of it count.
+        let Origin { base, edit } = self.origin(last);
+        let (Ok(in_front) | Err(in_front)) = edit;
+        let moved = self.moved(Err(place.min(base)), &self.edits[..in_front], |own, _| compare(own));
+        moved.unwrap_or_else(|slot| slot).min(last)
     }
 
-    /// Search among the first `count` nodes for the place of `key`, which `compare` compares nodes with.
-    fn partition(
+    /// Where what stands at `place` among the nodes of the template stands on the page. `compare` says how an added
+    /// node, by key and data, stands to it; `edits` are those that may be in front of it.
+    fn moved(
         &self,
-        count: usize,
-        key: &[u8],
-        compare: impl Fn(usize) -> Ordering,
+        place: Result<usize, usize>,
+        edits: &[Edit],
+        compare: impl Fn(&[u8], &[u8]) -> Ordering,
     ) -> Result<usize, usize> {
-        let guess = || {
-            let known = self.heads.get().filter(|(of, _)| *of == count);
-            let (_, [first, last]) = known.unwrap_or_else(|| {
-                let heads = (count, [0, count - 1].map(|slot| key_head(&self.key(slot))));
-                self.heads.set(Some(heads));
-                heads
-            });
-            guess_slot(first, last, count, key)
-        };
-        search_nodes(count, guess, compare)
+        let (Ok(base) | Err(base)) = place;
+        let (mut slot, mut is_there) = (base, place.is_ok());
+        let mut is_added = false;
+        // A node that was added stands behind the one of the template in front of it, so those behind do not count.
+        for edit in edits.iter().take_while(|edit| usize::from(edit.base) <= base) {
+            match edit.what {
+                What::Added { key, data, .. } => match compare(self.op_key(key), self.op_data(data)) {
+                    Ordering::Less => slot += 1,
+                    Ordering::Equal => is_added = true,
+                    Ordering::Greater => {}
+                },
+                What::Removed if usize::from(edit.base) == base => is_there = false,
+                What::Removed => slot -= 1,
+                What::Changed { .. } => {}
+            }
+        }
+        if is_there || is_added { Ok(slot) } else { Err(slot) }
+    }
+
+    /// Search among the first `count` nodes by looking at them.
+    fn halve(&self, count: usize, compare: impl Fn(usize) -> Ordering) -> Result<usize, usize> {
+        search_nodes(count, || count / 2, compare)
+    }
+
+    /// The data of a node of the template as they are now.
+    fn data_of(&self, base: usize) -> SmallVec<[u8; 16]> {
+        let changed = self.edits.iter().find_map(|edit| match edit.what {
+            What::Changed { data, .. } if usize::from(edit.base) == base => data,
+            _ => None,
+        });
+        match changed {
+            Some(op) => SmallVec::from_slice(self.op_data(op)),
+            None => {
+                let mut data = SmallVec::from_elem(0, self.source.data_bytes(&self.template, base));
+                self.source.write_data(&self.template, base, &mut data);
+                data
+            }
+        }
     }
 
     /// As `PageRef::bytes_needed`.

@@ -9,16 +9,18 @@
 //!
 //! Limits: keys up to 255 bytes, trees of 12 levels.
 
-use edb::page::Node;
+use edb::page::{Node, page_flags};
 use smallvec::SmallVec;
 
 use crate::descents::Step;
 use crate::pager::{Pager, Result, damaged};
-use crate::view::PageView;
+use crate::view::{Head, PageView};
 
 /// Longest key.
 pub const MAX_KEY_BYTES: usize = 255;
 const MAX_LEVELS: usize = 12;
+
+const NO_SUCH_LEVEL: &str = "on a level where its tree has no such page";
 
 /// Names a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +63,14 @@ pub(crate) struct Descent {
     pub exact: bool,
 }
 
+/// A leaf position and its page.
+pub(crate) struct Leaf<'p> {
+    pub page: PageView<'p>,
+    pub at: Position,
+    /// As in [`Descent`].
+    pub exact: bool,
+}
+
 pub(crate) fn view(pager: &dyn Pager, pgno: u32) -> Result<PageView<'_>> {
     pager.page(pgno)
 }
@@ -68,7 +78,7 @@ pub(crate) fn view(pager: &dyn Pager, pgno: u32) -> Result<PageView<'_>> {
 /// Whether entries of this page's tree are ordered by key and data. Space trees carry their owner's flag but
 /// have unique keys themselves.
 pub(crate) fn keys_repeat(page: PageView) -> bool {
-    page.is_non_unique() && !page.is_space()
+    page.head().keys_repeat()
 }
 
 impl Position {
@@ -90,10 +100,13 @@ impl Position {
 /// # Errors
 /// If pages are missing or damaged.
 pub fn get<'p>(pager: &'p dyn Pager, tree: Tree, key: &[u8]) -> Result<Option<Node<'p>>> {
-    match seek(pager, tree, key, Seek::Exact)? {
-        Some(position) => Ok(Some(position.node(pager)?)),
-        None => Ok(None),
+    let leaf = descend_to_leaf(pager, tree, key, &[])?;
+    if leaf.exact {
+        return Ok(Some(leaf.page.node(leaf.at.slot)));
     }
+    // Where keys repeat no entry equals the bare key: the first of its entries follows.
+    let Some(found) = first_from(pager, tree, leaf.at)? else { return Ok(None) };
+    Ok(Some(found.node(pager)?).filter(|node| node.compare_key(key).is_eq()))
 }
 
 /// The place of an entry, flagged deleted or not. Where keys repeat, `Exact` and `AtLeast` give the first one with the
@@ -102,8 +115,7 @@ pub fn get<'p>(pager: &'p dyn Pager, tree: Tree, key: &[u8]) -> Result<Option<No
 /// # Errors
 /// If pages are missing or damaged.
 pub fn seek(pager: &dyn Pager, tree: Tree, key: &[u8], what: Seek) -> Result<Option<Position>> {
-    let Descent { path, exact } = descend(pager, tree, key, &[])?;
-    let at = leaf_of(&path);
+    let Leaf { at, exact, .. } = descend_to_leaf(pager, tree, key, &[])?;
     match what {
         Seek::Exact if exact => Ok(Some(at)),
         Seek::Exact => {
@@ -134,8 +146,8 @@ pub fn seek(pager: &dyn Pager, tree: Tree, key: &[u8], what: Seek) -> Result<Opt
 /// # Errors
 /// If pages are missing or damaged.
 pub fn first(pager: &dyn Pager, tree: Tree) -> Result<Option<Position>> {
-    let descent = descend_by(pager, tree, |_, _, page| (0, child_in(page, 0)))?;
-    first_from(pager, tree, leaf_of(&descent))
+    let leaf = descend_by(pager, tree, |_, pgno, page, head| Step::to(pgno, 0, page, head))?;
+    first_from(pager, tree, leaf.at)
 }
 
 /// The last entry of the tree.
@@ -143,11 +155,11 @@ pub fn first(pager: &dyn Pager, tree: Tree) -> Result<Option<Position>> {
 /// # Errors
 /// If pages are missing or damaged.
 pub fn last(pager: &dyn Pager, tree: Tree) -> Result<Option<Position>> {
-    let path = descend_by(pager, tree, |_, _, page| {
-        let slot = page.node_count().saturating_sub(usize::from(!page.is_leaf()));
-        (slot, child_in(page, slot))
+    let leaf = descend_by(pager, tree, |_, pgno, page, head| {
+        let slot = page.node_count().saturating_sub(usize::from(!head.is_leaf()));
+        Step::to(pgno, slot, page, head)
     })?;
-    previous(pager, tree, leaf_of(&path))
+    previous(pager, tree, leaf.at)
 }
 
 /// The entry after `at`.
@@ -211,66 +223,85 @@ pub(crate) fn leaf_of(path: &Path) -> Position {
     path[path.len() - 1]
 }
 
+impl Step {
+    /// The step to this slot of a page.
+    fn to(pgno: u32, slot: usize, page: PageView, head: Head) -> Step {
+        let leads_on = !head.is_leaf() && slot < page.node_count();
+        let child = if leads_on { page.child(slot) } else { None };
+        Step { pgno, slot: slot as u16, dbtime: head.dbtime, exact: false, child }
+    }
+
+    /// The step to where `key`, or `key` and `data` where keys repeat, stands on a page.
+    fn towards(pgno: u32, key: &[u8], data: &[u8], page: PageView, head: Head) -> Step {
+        let data = if head.keys_repeat() { data } else { &[] };
+        if !head.is_leaf() {
+            return Step::to(pgno, page.child_slot_of_entry(key, data), page, head);
+        }
+        let found = if head.keys_repeat() { page.search_entry(key, data) } else { page.search(key) };
+        let slot = found.unwrap_or_else(|slot| slot) as u16;
+        Step { pgno, slot, dbtime: head.dbtime, exact: found.is_ok(), child: None }
+    }
+}
+
 /// The way to the entry with `key`, or `key` and `data` where keys repeat.
 pub(crate) fn descend(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<Descent> {
-    let mut exact = false;
-    let mut way = pager.descents().map(|descents| descents.way_to(tree.fdp, key));
-    let path = descend_by(pager, tree, |level, pgno, page| {
-        let data = if keys_repeat(page) { data } else { &[] };
-        let dbtime = page.dbtime();
-        let known = way.as_mut().and_then(|way| way.step(level, pgno, dbtime, data));
-        if let Some(step) = known {
-            exact = step.exact;
-            return (step.at.slot, step.child);
-        }
-        let (slot, child) = if page.is_leaf() {
-            let found = if keys_repeat(page) { page.search_entry(key, data) } else { page.search(key) };
-            exact = found.is_ok();
-            (found.unwrap_or_else(|slot| slot), None)
-        } else {
-            let slot = page.child_slot_of_entry(key, data);
-            (slot, child_in(page, slot))
-        };
-        if let Some(way) = &mut way {
-            way.steps.push(Step { at: Position { pgno, slot }, dbtime, exact, child });
-        }
-        (slot, child)
-    })?;
-    Ok(Descent { path, exact })
-}
-
-/// The child that a slot of a branch page leads to, if there is one.
-fn child_in(page: PageView, slot: usize) -> Option<u32> {
-    (slot < page.node_count()).then(|| page.child(slot)).flatten()
-}
-
-/// The way from the root to a leaf that `choose` takes: it is told the level, counted from the root, and the page, and
-/// says the slot and on branch pages its child.
-fn descend_by(
-    pager: &dyn Pager,
-    tree: Tree,
-    mut choose: impl FnMut(usize, u32, PageView) -> (usize, Option<u32>),
-) -> Result<Path> {
     let mut path = Path::new();
+    let leaf = descend_by(pager, tree, |_, pgno, page, head| {
+        let step = Step::towards(pgno, key, data, page, head);
+        path.push(Position { pgno, slot: step.slot.into() });
+        step
+    })?;
+    Ok(Descent { path, exact: leaf.exact })
+}
+
+/// As [`descend`], only to the end of the way; what is remembered of it is not sought again.
+pub(crate) fn descend_to_leaf<'p>(
+    pager: &'p dyn Pager,
+    tree: Tree,
+    key: &[u8],
+    data: &[u8],
+) -> Result<Leaf<'p>> {
+    let Some(descents) = pager.descents() else {
+        return descend_by(pager, tree, |_, pgno, page, head| Step::towards(pgno, key, data, page, head));
+    };
+    let mut way = descents.way_to(tree.fdp, key);
+    descend_by(pager, tree, |level, pgno, page, head| {
+        let tail = if head.keys_repeat() { data } else { &[] };
+        way.step(level, pgno, head.dbtime, tail).unwrap_or_else(|| {
+            let step = Step::towards(pgno, key, data, page, head);
+            way.remember(level, step);
+            step
+        })
+    })
+}
+
+/// The way from the root to a leaf whose steps `choose` takes: it is told the level, counted from the root, and the
+/// page.
+fn descend_by<'p>(
+    pager: &'p dyn Pager,
+    tree: Tree,
+    mut choose: impl FnMut(usize, u32, PageView<'p>, Head) -> Step,
+) -> Result<Leaf<'p>> {
     let mut pgno = tree.fdp;
     let mut leaf_expected = None;
-    loop {
+    for level in 0..MAX_LEVELS {
         let page = view(pager, pgno)?;
-        if page.objid() != tree.objid || page.is_root() != path.is_empty() {
+        let head = page.head();
+        if head.objid != tree.objid || head.is_root() != (level == 0) {
             return damaged(pgno, "not a page of the tree that leads here");
         }
-        if path.len() == MAX_LEVELS || leaf_expected.is_some_and(|leaf| leaf != page.is_leaf()) {
-            return damaged(pgno, "on a level where its tree has no such page");
+        if leaf_expected.is_some_and(|leaf| leaf != head.is_leaf()) {
+            return damaged(pgno, NO_SUCH_LEVEL);
         }
-        let (slot, child) = choose(path.len(), pgno, page);
-        path.push(Position { pgno, slot });
-        if page.is_leaf() {
-            return Ok(path);
+        let Step { slot, exact, child, .. } = choose(level, pgno, page, head);
+        if head.is_leaf() {
+            return Ok(Leaf { page, at: Position { pgno, slot: slot.into() }, exact });
         }
-        leaf_expected = Some(page.flags() & edb::page::page_flags::PARENT_OF_LEAF != 0);
+        leaf_expected = Some(head.flags & page_flags::PARENT_OF_LEAF != 0);
         pgno = match child {
             Some(child) => child,
             None => return damaged(pgno, "branch page without a child to go to"),
         };
     }
+    damaged(pgno, NO_SUCH_LEVEL)
 }

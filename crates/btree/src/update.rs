@@ -7,16 +7,18 @@
 //!
 //! Limits: an entry fits one page; see [`most_entry_bytes`].
 
-use edb::page::{node_flags, usable_bytes};
+use edb::page::{Node, node_flags, usable_bytes};
+use smallvec::smallvec;
 
-use crate::change::{Before, EntryData, EntryName, MiniTransaction, NodeKey, PageChange, PageOp, Undo};
+use crate::change::{
+    Before, EntryData, EntryName, MiniTransaction, NodeKey, PageChange, PageChanges, PageOp, Undo,
+};
 use crate::merge;
 use crate::overlay::Overlay;
 use crate::pager::{Pager, Result, Stop, damaged};
 use crate::space;
 use crate::split::{appends_beyond_density, insert_at};
-use crate::tree::{Descent, MAX_KEY_BYTES, Path, Position, Tree, descend, keys_repeat, leaf_of, view};
-use crate::view::PageView;
+use crate::tree::{Descent, Leaf, MAX_KEY_BYTES, Tree, descend, descend_to_leaf, keys_repeat, leaf_of};
 
 /// Bytes of a node beside key and data: its tag and the length of its key.
 const NODE_OVERHEAD_BYTES: usize = 6;
@@ -39,39 +41,12 @@ fn check_size(pager: &dyn Pager, key: &[u8], data: &[u8], repeats: bool) -> Resu
     if bytes > most_bytes { Err(Stop::TooLarge { bytes, most_bytes }) } else { Ok(()) }
 }
 
-/// An entry that was found, and the page it is on.
-struct Found<'p> {
-    page: PageView<'p>,
-    path: Path,
+/// The edit of the page on which an entry was found.
+fn change_of(leaf: &Leaf, op: PageOp) -> PageChange {
+    PageChange::one(leaf.at.pgno, leaf.page.dbtime(), op)
 }
 
-impl<'p> Found<'p> {
-    fn at(&self) -> Position {
-        leaf_of(&self.path)
-    }
-
-    fn slot(&self) -> u16 {
-        self.at().slot as u16
-    }
-
-    fn one(&self, op: PageOp) -> PageChange {
-        PageChange::one(self.at().pgno, self.page.dbtime(), op)
-    }
-}
-
-fn find<'p>(pager: &'p dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<(Found<'p>, bool)> {
-    let Descent { path, exact } = descend(pager, tree, key, data)?;
-    let page = view(pager, leaf_of(&path).pgno)?;
-    Ok((Found { page, path }, exact))
-}
-
-fn with_undo(
-    tree: Tree,
-    key: &[u8],
-    tail: EntryName,
-    was: Before,
-    changes: Vec<PageChange>,
-) -> MiniTransaction {
+fn with_undo(tree: Tree, key: &[u8], tail: EntryName, was: Before, changes: PageChanges) -> MiniTransaction {
     let undo = Undo { fdp: tree.fdp, objid: tree.objid, key: NodeKey::from_slice(key), tail, was };
     MiniTransaction { undo: Some(undo), changes, ..MiniTransaction::default() }
 }
@@ -89,31 +64,27 @@ pub fn insert(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<
 /// # Errors
 /// As [`insert`].
 pub fn insert_shared(pager: &dyn Pager, tree: Tree, key: &[u8], data: &EntryData) -> Result<MiniTransaction> {
-    let (found, exact) = find(pager, tree, key, data)?;
-    let repeats = keys_repeat(found.page);
+    let leaf = descend_to_leaf(pager, tree, key, data)?;
+    let (page, at) = (leaf.page, leaf.at);
+    let repeats = keys_repeat(page);
     check_size(pager, key, data, repeats)?;
     let tail = if repeats { EntryName::from_slice(data) } else { EntryName::new() };
-    if exact {
-        if !found.page.is_deleted(found.at().slot) {
+    if leaf.exact {
+        let node = page.node(at.slot);
+        if !node.is_deleted() {
             return Err(Stop::Duplicate);
         }
-        let was = Before::Deleted { data: found.page.node(found.at().slot).data.into() };
-        return Ok(with_undo(tree, key, tail, was, set_entry(pager, tree, found, key, data, 0)?));
+        let was = Before::Deleted { data: node.data.into() };
+        return Ok(with_undo(tree, key, tail, was, set_entry(pager, tree, &leaf, node, key, data, 0)?));
     }
-    let (page, at) = (found.page, found.at());
     let needed = page.bytes_needed(key, data.len());
-    let simple =
-        page.fits(key, data.len()) && !appends_beyond_density(page, at.slot, needed, tree.density_pct);
-    let changes = if simple {
-        vec![found.one(PageOp::Insert {
-            slot: found.slot(),
-            flags: 0,
-            key: NodeKey::from_slice(key),
-            data: data.clone(),
-        })]
+    let fits = needed + page.uncommitted_free_bytes() <= page.free_bytes();
+    let changes = if fits && !appends_beyond_density(page, at.slot, needed, tree.density_pct) {
+        let (slot, key) = (at.slot as u16, NodeKey::from_slice(key));
+        smallvec![change_of(&leaf, PageOp::Insert { slot, flags: 0, key, data: data.clone() })]
     } else {
+        let mut path = descend(pager, tree, key, data)?.path;
         let mut overlay = Overlay::new(pager);
-        let mut path = found.path;
         insert_at(&mut overlay, tree, &mut path, key, data, 0, &mut space::allocate)?;
         overlay.finish()
     };
@@ -150,12 +121,17 @@ pub fn replace_shared(
     data: &EntryData,
 ) -> Result<MiniTransaction> {
     check_size(pager, key, data, false)?;
-    let (found, exact) = find(pager, tree, key, &[])?;
-    if !exact || found.page.is_deleted(found.at().slot) {
+    let leaf = descend_to_leaf(pager, tree, key, &[])?;
+    if !leaf.exact {
         return Err(Stop::NotFound);
     }
-    let was = Before::Data { data: found.page.node(found.at().slot).data.into() };
-    Ok(with_undo(tree, key, EntryName::new(), was, set_entry(pager, tree, found, key, data, 0)?))
+    let node = leaf.page.node(leaf.at.slot);
+    if node.is_deleted() {
+        return Err(Stop::NotFound);
+    }
+    let was = Before::Data { data: node.data.into() };
+    let changes = set_entry(pager, tree, &leaf, node, key, data, 0)?;
+    Ok(with_undo(tree, key, EntryName::new(), was, changes))
 }
 
 /// Flags an entry deleted. `data` tells equal keys apart and is ignored elsewhere.
@@ -163,13 +139,13 @@ pub fn replace_shared(
 /// # Errors
 /// `NotFound` if there is none or it is flagged deleted already, or what pages say.
 pub fn delete(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<MiniTransaction> {
-    let (found, exact) = find(pager, tree, key, data)?;
-    if !exact || found.page.is_deleted(found.at().slot) {
+    let leaf = descend_to_leaf(pager, tree, key, data)?;
+    if !leaf.exact || leaf.page.is_deleted(leaf.at.slot) {
         return Err(Stop::NotFound);
     }
-    let tail = if keys_repeat(found.page) { EntryName::from_slice(data) } else { EntryName::new() };
-    let flag = PageOp::SetNodeFlags { slot: found.slot(), flags: node_flags::DELETED };
-    Ok(with_undo(tree, key, tail, Before::Present, vec![found.one(flag)]))
+    let tail = if keys_repeat(leaf.page) { EntryName::from_slice(data) } else { EntryName::new() };
+    let flag = set_flags(&leaf, node_flags::DELETED);
+    Ok(with_undo(tree, key, tail, Before::Present, smallvec![change_of(&leaf, flag)]))
 }
 
 /// Removes an entry that is flagged deleted, after its transaction has committed and while no open transaction
@@ -178,11 +154,11 @@ pub fn delete(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<
 /// # Errors
 /// What pages say.
 pub fn purge(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<Option<MiniTransaction>> {
-    let (found, exact) = find(pager, tree, key, data)?;
-    if !exact || !found.page.is_deleted(found.at().slot) {
+    let leaf = descend_to_leaf(pager, tree, key, data)?;
+    if !leaf.exact || !leaf.page.is_deleted(leaf.at.slot) {
         return Ok(None);
     }
-    Ok(Some(MiniTransaction::system(remove_entry(pager, tree, found)?)))
+    Ok(Some(MiniTransaction::system(remove_entry(pager, tree, &leaf, key, data)?)))
 }
 
 /// Undoes a change. The engine calls it for the undos of a transaction from last to first and logs each result with the
@@ -193,51 +169,59 @@ pub fn purge(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<O
 pub fn undo(pager: &dyn Pager, undo: &Undo) -> Result<MiniTransaction> {
     let tree = Tree { fdp: undo.fdp, objid: undo.objid, density_pct: 100 };
     let key = &undo.key[..];
-    let (found, exact) = find(pager, tree, key, &undo.tail)?;
-    if !exact {
-        return damaged(found.at().pgno, "an entry to be undone is not there");
+    let leaf = descend_to_leaf(pager, tree, key, &undo.tail)?;
+    if !leaf.exact {
+        return damaged(leaf.at.pgno, "an entry to be undone is not there");
     }
+    let node = || leaf.page.node(leaf.at.slot);
     let changes = match &undo.was {
-        Before::Absent => remove_entry(pager, tree, found)?,
-        Before::Present => vec![found.one(PageOp::SetNodeFlags { slot: found.slot(), flags: 0 })],
-        Before::Data { data } => set_entry(pager, tree, found, key, data, 0)?,
-        Before::Deleted { data } => set_entry(pager, tree, found, key, data, node_flags::DELETED)?,
+        Before::Absent => remove_entry(pager, tree, &leaf, key, &undo.tail)?,
+        Before::Present => smallvec![change_of(&leaf, set_flags(&leaf, 0))],
+        Before::Data { data } => set_entry(pager, tree, &leaf, node(), key, data, 0)?,
+        Before::Deleted { data } => set_entry(pager, tree, &leaf, node(), key, data, node_flags::DELETED)?,
     };
     Ok(MiniTransaction { compensates: true, changes, ..MiniTransaction::default() })
 }
 
-/// Gives the entry that was found this data and these flags.
+fn set_flags(leaf: &Leaf, flags: u8) -> PageOp {
+    PageOp::SetNodeFlags { slot: leaf.at.slot as u16, flags }
+}
+
+/// Gives the entry that was found, as `node`, this data and these flags.
 fn set_entry(
     pager: &dyn Pager,
     tree: Tree,
-    found: Found,
+    leaf: &Leaf,
+    node: Node,
     key: &[u8],
     data: &EntryData,
     flags: u8,
-) -> Result<Vec<PageChange>> {
-    let node = found.page.node(found.at().slot);
-    let slot = found.slot();
-    if data.len() <= node.data.len() + found.page.free_bytes() - found.page.uncommitted_free_bytes() {
-        let mut change = found.one(PageOp::Replace { slot, data: data.clone() });
+) -> Result<PageChanges> {
+    let slot = leaf.at.slot as u16;
+    if data.len() <= node.data.len() + leaf.page.free_bytes() - leaf.page.uncommitted_free_bytes() {
+        let mut change = change_of(leaf, PageOp::Replace { slot, data: data.clone() });
         if node.flags & !node_flags::COMPRESSED != flags {
-            change.ops.push(PageOp::SetNodeFlags { slot, flags });
+            change.ops.push(set_flags(leaf, flags));
         }
-        return Ok(vec![change]);
+        return Ok(smallvec![change]);
     }
+    // Where keys repeat the data of an entry never change: it had room.
+    let mut path = descend(pager, tree, key, &[])?.path;
     let mut overlay = Overlay::new(pager);
-    let mut path = found.path;
-    overlay.edit(leaf_of(&path).pgno, PageOp::Delete { slot })?;
+    overlay.edit(leaf.at.pgno, PageOp::Delete { slot })?;
     insert_at(&mut overlay, tree, &mut path, key, data, flags, &mut space::allocate)?;
     Ok(overlay.finish())
 }
 
-fn remove_entry(pager: &dyn Pager, tree: Tree, found: Found) -> Result<Vec<PageChange>> {
-    let page = found.page;
-    let left = merge::used_bytes(page).saturating_sub(page.node_bytes(found.at().slot));
+/// Removes the entry that was found by this key and data.
+fn remove_entry(pager: &dyn Pager, tree: Tree, leaf: &Leaf, key: &[u8], data: &[u8]) -> Result<PageChanges> {
+    let (page, at) = (leaf.page, leaf.at);
+    let left = merge::used_bytes(page).saturating_sub(page.node_bytes(at.slot));
     if page.is_root() || page.node_count() > 1 && !merge::is_small(page, left) {
-        return Ok(vec![found.one(PageOp::Delete { slot: found.slot() })]);
+        return Ok(smallvec![change_of(leaf, PageOp::Delete { slot: at.slot as u16 })]);
     }
+    let path = descend(pager, tree, key, data)?.path;
     let mut overlay = Overlay::new(pager);
-    merge::remove_at(&mut overlay, tree, &found.path, space::free)?;
+    merge::remove_at(&mut overlay, tree, &path, space::free)?;
     Ok(overlay.finish())
 }

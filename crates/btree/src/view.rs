@@ -13,6 +13,30 @@ pub enum PageView<'a> {
     Sparse(&'a SparsePage),
 }
 
+/// What a descent looks at on every page.
+#[derive(Clone, Copy)]
+pub(crate) struct Head {
+    pub dbtime: u64,
+    pub objid: u32,
+    pub flags: u32,
+}
+
+impl Head {
+    pub fn is_root(self) -> bool {
+        self.flags & page_flags::ROOT != 0
+    }
+
+    pub fn is_leaf(self) -> bool {
+        self.flags & page_flags::LEAF != 0
+    }
+
+    /// Whether entries of the page's tree are ordered by key and data. Space trees carry their owner's flag but have
+    /// unique keys themselves.
+    pub fn keys_repeat(self) -> bool {
+        self.flags & (page_flags::NON_UNIQUE | page_flags::SPACE) == page_flags::NON_UNIQUE
+    }
+}
+
 /// Answers a question in the same words whatever the page is.
 macro_rules! ask {
     ($page:expr, $bytes:ident => $of_bytes:expr, $sparse:ident => $of_sparse:expr) => {
@@ -46,6 +70,17 @@ impl<'a> PageView<'a> {
     /// Bytes of the page.
     pub fn page_bytes(self) -> usize {
         ask!(self, page => page.bytes().len(), page => page.outline().page_bytes)
+    }
+
+    pub(crate) fn head(self) -> Head {
+        ask!(
+            self,
+            page => Head { dbtime: page.dbtime(), objid: page.objid(), flags: page.flags() },
+            page => {
+                let outline = page.outline();
+                Head { dbtime: outline.dbtime, objid: outline.objid, flags: outline.flags }
+            }
+        )
     }
 
     /// See `PageRef`, as all that follows.
@@ -139,7 +174,7 @@ impl<'a> PageView<'a> {
 
     /// The child that node `slot` of a branch page leads to, if it is well formed.
     pub fn child(self, slot: usize) -> Option<u32> {
-        ask!(self, page => page.node(slot).child(), page => page.child(slot))
+        ask!(self, page => page.child(slot), page => page.child(slot))
     }
 
     /// Bytes of the data of node `slot`.

@@ -18,7 +18,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::io::Counters;
 use crate::log::LogPosition;
-use crate::transactions::{Cleanup, RowKey};
+use crate::transactions::Change;
 
 /// Starts the tasks; they end when the instance stops or fails.
 pub(crate) fn start(core: &Rc<Core>, counters: &Counters) -> Vec<Task<()>> {
@@ -107,18 +107,18 @@ async fn keep_clean(core: &Core) -> Result<()> {
 pub(crate) async fn clean_up_one(core: &Core) -> Result<bool> {
     let next = {
         let transactions = core.transactions.borrow();
-        transactions.cleanups.front().map(|Cleanup { db, undo, .. }| (*db, undo.clone()))
+        transactions.cleanups.front().map(|cleanup| cleanup.change.clone())
     };
-    let Some((db, undo)) = next else { return Ok(false) };
+    let Some(change) = next else { return Ok(false) };
+    let Change { row, undo } = &*change;
     let tree = Tree { fdp: undo.fdp, objid: undo.objid, density_pct: 100 };
-    let row = RowKey { db, objid: undo.objid, entry: undo.entry() };
     let step = |pager: &dyn Pager| {
         // Whoever holds the entry now decides about it, and cleans up after itself.
-        let held = core.transactions.borrow().is_locked(&row);
+        let held = core.transactions.borrow().is_locked(row);
         let removal = if held { None } else { update::purge(pager, tree, &undo.key, &undo.tail)? };
         Ok((removal.unwrap_or_default(), ()))
     };
-    match core.change(db, None, step).await {
+    match core.change(row.db, None, step).await {
         // A page that cannot be read: the entry stays flagged as deleted, which every reader knows. The cleaner
         // gives it up, or it would hold the checkpoint for ever; whoever meets the page gets the error, as for
         // any other page.
@@ -128,7 +128,7 @@ pub(crate) async fn clean_up_one(core: &Core) -> Result<bool> {
         done => done?,
     }
     let mut transactions = core.transactions.borrow_mut();
-    if transactions.cleanups.front().is_some_and(|front| Rc::ptr_eq(&front.undo, &undo)) {
+    if transactions.cleanups.front().is_some_and(|front| Rc::ptr_eq(&front.change, &change)) {
         transactions.cleanups.pop_front();
     }
     Ok(true)

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::log::writer::{Log, RollHook};
 use crate::log::{LogPosition, POSITION_END};
 use crate::signal::{Poison, StopSignal};
-use crate::transactions::{RowKey, Transactions};
+use crate::transactions::{Change, RowKey, Transactions};
 
 /// From here on a database takes no new change. What is left of its modification counter is for ends of what is open.
 const DBTIME_LAST: u64 = u64::MAX - (1 << 32);
@@ -34,6 +34,15 @@ pub trait CommitGate {
     /// # Errors
     /// If it will not be: nobody knows then whether the commit survives.
     fn pass(&self, end: LogPosition) -> LocalFuture<'static, Result<()>>;
+}
+
+/// What came of a changing step.
+enum Tried<T> {
+    /// It is logged and applied.
+    Done(T),
+    /// The step has to be called again when this page has come.
+    Arriving(Notify),
+    Stopped(Stop),
 }
 
 /// The shared state of an open instance.
@@ -155,22 +164,38 @@ impl Core {
         let mut pins = self.cache.pins();
         loop {
             self.poison.check()?;
-            let outcome = step(&self.cache.view(db).remembering(descents));
-            match outcome {
-                Ok((mut mini, value)) => {
-                    if let Some(arrival) = self.cache.arrival_in(db, &mini) {
-                        arrival.wait().await;
-                        continue;
-                    }
-                    mini.transaction = transaction;
-                    self.log_and_apply(db, mini)?;
-                    return Ok(value);
+            match self.try_change(db, descents, transaction, &mut step)? {
+                Tried::Done(value) => return Ok(value),
+                Tried::Arriving(arrival) => arrival.wait().await,
+                Tried::Stopped(Stop::Missing(pgno)) => {
+                    self.cache.fetch(PageKey { db, pgno }, &mut pins).await?;
                 }
-                Err(Stop::Missing(pgno)) => self.cache.fetch(PageKey { db, pgno }, &mut pins).await?,
-                Err(Stop::NoSpace { pages }) => Box::pin(self.extend(db, pages)).await?,
-                Err(stop) => return Err(self.stopped(db, stop)),
+                Tried::Stopped(Stop::NoSpace { pages }) => Box::pin(self.extend(db, pages)).await?,
+                Tried::Stopped(stop) => return Err(self.stopped(db, stop)),
             }
         }
+    }
+
+    /// Runs a changing step over the pages in memory, and logs and applies what it gives. No wait in here, so that the
+    /// changes are moved through no future.
+    fn try_change<T>(
+        &self,
+        db: u8,
+        descents: &Descents,
+        transaction: Option<u32>,
+        step: &mut impl FnMut(&dyn Pager) -> btree::Result<(MiniTransaction, T)>,
+    ) -> Result<Tried<T>> {
+        let outcome = step(&self.cache.view(db).remembering(descents));
+        let (mut mini, value) = match outcome {
+            Ok(done) => done,
+            Err(stop) => return Ok(Tried::Stopped(stop)),
+        };
+        if let Some(arrival) = self.cache.arrival_in(db, &mini) {
+            return Ok(Tried::Arriving(arrival));
+        }
+        mini.transaction = transaction;
+        self.log_and_apply(db, &mut mini)?;
+        Ok(Tried::Done(value))
     }
 
     /// Fails once the instance is being closed: what comes then would not be undone, nor written.
@@ -187,7 +212,7 @@ impl Core {
     }
 
     /// Invariant 1 of this module: no wait in here.
-    fn log_and_apply(&self, db: u8, mut mini: MiniTransaction) -> Result<()> {
+    fn log_and_apply(&self, db: u8, mini: &mut MiniTransaction) -> Result<()> {
         if mini.changes.is_empty() && mini.undo.is_none() && !mini.compensates {
             return Ok(());
         }
@@ -195,9 +220,9 @@ impl Core {
             self.check_open()?;
         }
         let mut transactions = self.transactions.borrow_mut();
-        if let (Some(undo), false) = (&mini.undo, mini.compensates) {
-            let row = RowKey { db, objid: undo.objid, entry: undo.entry() };
-            transactions.check_lock(mini.transaction, &row)?;
+        let row = mini.undo.as_ref().filter(|_| !mini.compensates).map(|undo| RowKey::of(db, undo));
+        if let Some(row) = &row {
+            transactions.check_lock(mini.transaction, row)?;
         }
         let database = self.database(db)?;
         let dbtime = database.next_dbtime()?;
@@ -211,7 +236,7 @@ impl Core {
         let coding = &*database.coding;
         let scratch = &mut *self.scratch.borrow_mut();
         let mut start = POSITION_END;
-        self.cache.images(db, &mini, |pgno, page| {
+        self.cache.images(db, mini, |pgno, page| {
             if planted!(NoPageImage) {
                 return;
             }
@@ -223,17 +248,17 @@ impl Core {
         scratch.clear();
         if planted!(SplitInTwoRecords) && mini.changes.len() > 1 {
             let mut first = mini.clone();
-            let rest = MiniTransaction::system(first.changes.split_off(1));
+            let rest = MiniTransaction::system(first.changes.drain(1..).collect());
             encode_changes(db, dbtime, &first, coding, scratch);
             start = start.min(self.log.append(scratch).start);
             scratch.clear();
             encode_changes(db, dbtime, &rest, coding, scratch);
         } else {
-            encode_changes(db, dbtime, &mini, coding, scratch);
+            encode_changes(db, dbtime, mini, coding, scratch);
         }
         let range = self.log.append(scratch);
         let start = start.min(range.start);
-        let applied = self.cache.apply(db, &mini, dbtime, start, range.end);
+        let applied = self.cache.apply(db, mini, dbtime, start, range.end);
         if let Err(misfit) = applied {
             let error = self.damaged(db, misfit.pgno, misfit.reason);
             self.poison.fail(&error);
@@ -245,7 +270,8 @@ impl Core {
                 transactions.compensated(transaction);
                 self.cleanup.notify_all();
             } else {
-                transactions.changed(transaction, db, mini.undo.take(), start);
+                let change = row.zip(mini.undo.take()).map(|(row, undo)| Change { row, undo });
+                transactions.changed(transaction, change, start);
             }
         }
         Ok(())

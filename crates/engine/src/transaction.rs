@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use btree::{Before, Descents, EntryName, LogRecord, MiniTransaction, Pager, Tree, Undo, tree, update};
+use btree::{Before, Descents, EntryName, LogRecord, MiniTransaction, Pager, Tree, tree, update};
 
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -124,13 +124,28 @@ impl Transaction {
         entry: &[u8],
         stored: Option<(bool, Vec<u8>)>,
     ) -> Option<Vec<u8>> {
-        let Some(undo) = self.undo_of_other(db, objid, entry) else {
+        self.visible_as(db, objid, entry, stored, <[u8]>::to_vec)
+    }
+
+    /// As [`Self::visible`] with what the user made of the stored data; `make` makes it of data that the page does not
+    /// have.
+    pub fn visible_as<T>(
+        &self,
+        db: u8,
+        objid: u32,
+        entry: &[u8],
+        stored: Option<(bool, T)>,
+        make: impl FnOnce(&[u8]) -> T,
+    ) -> Option<T> {
+        let transactions = self.core.transactions.borrow();
+        let row = RowKey { db, objid, entry: EntryName::from_slice(entry) };
+        let Some(change) = transactions.change_of_other(self.id, &row) else {
             return stored.filter(|(deleted, _)| !deleted).map(|(_, data)| data);
         };
-        match &undo.was {
+        match &change.undo.was {
             Before::Absent | Before::Deleted { .. } => None,
             Before::Present => stored.map(|(_, data)| data),
-            Before::Data { data } => Some(data.to_vec()),
+            Before::Data { data } => Some(make(data)),
         }
     }
 
@@ -146,13 +161,8 @@ impl Transaction {
 
     /// Whether another open transaction has changed this entry.
     pub fn is_held_by_other(&self, db: u8, objid: u32, entry: &[u8]) -> bool {
-        self.undo_of_other(db, objid, entry).is_some()
-    }
-
-    /// If another open transaction has changed this entry: the undo that tells its committed state.
-    fn undo_of_other(&self, db: u8, objid: u32, entry: &[u8]) -> Option<Rc<Undo>> {
         let row = RowKey { db, objid, entry: EntryName::from_slice(entry) };
-        self.core.transactions.borrow().undo_of_other(self.id, &row)
+        self.core.transactions.borrow().change_of_other(self.id, &row).is_some()
     }
 
     /// Ends the transaction; its changes stay.
@@ -229,18 +239,18 @@ pub(crate) async fn roll_back(core: &Core, id: u32) -> Result<()> {
 
 async fn undo_all(core: &Core, id: u32) -> Result<()> {
     loop {
-        let next = core.transactions.borrow().last_undo(id);
-        let Some((db, undo)) = next else { return Ok(()) };
+        let next = core.transactions.borrow().last_change(id);
+        let Some(change) = next else { return Ok(()) };
         let step = |pager: &dyn Pager| {
-            let last = core.transactions.borrow().last_undo(id);
-            if last.is_none_or(|(_, last)| !Rc::ptr_eq(&last, &undo)) {
+            let last = core.transactions.borrow().last_change(id);
+            if last.is_none_or(|last| !Rc::ptr_eq(&last, &change)) {
                 return Ok((MiniTransaction::default(), ()));
             }
-            if planted!(DeleteNotUndone) && matches!(undo.was, Before::Present) {
+            if planted!(DeleteNotUndone) && matches!(change.undo.was, Before::Present) {
                 return Ok((MiniTransaction { compensates: true, ..MiniTransaction::default() }, ()));
             }
-            Ok((update::undo(pager, &undo)?, ()))
+            Ok((update::undo(pager, &change.undo)?, ()))
         };
-        core.change(db, Some(id), step).await?;
+        core.change(change.row.db, Some(id), step).await?;
     }
 }

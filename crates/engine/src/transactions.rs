@@ -8,10 +8,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::borrow::Borrow;
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use btree::{Before, EntryName, Undo};
+use edb::page::search::key_head;
 use world::FixedHashMap;
 
 use crate::error::{Error, Result};
@@ -21,43 +24,90 @@ use crate::log::{LogPosition, POSITION_END};
 /// log's numbers have 32 bits, and one that came twice would take the changes of another for its own.
 pub(crate) const NO_ID: u32 = 0;
 
+/// As many changes as a transaction makes as a rule.
+const CHANGES_EXPECTED: usize = 8;
+
 /// Names a row to the lock table: database, tree, entry.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RowKey {
     pub(crate) db: u8,
     pub(crate) objid: u32,
     pub(crate) entry: EntryName,
 }
 
+impl RowKey {
+    /// The row that a change is about.
+    pub(crate) fn of(db: u8, undo: &Undo) -> RowKey {
+        RowKey { db, objid: undo.objid, entry: undo.entry() }
+    }
+}
+
+impl Hash for RowKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Names that differ only in the middle are rare.
+        let end = self.entry.last_chunk().map_or(0, |end| u64::from_be_bytes(*end));
+        state.write_u64(u64::from(self.db) << 32 | u64::from(self.objid));
+        state.write_u64(key_head(&self.entry));
+        state.write_u64(end);
+    }
+}
+
+/// A change of a row that has not been undone.
+pub(crate) struct Change {
+    pub(crate) row: RowKey,
+    pub(crate) undo: Undo,
+}
+
 /// A transaction that has changed something.
-#[derive(Default)]
-pub(crate) struct OpenTransaction {
+struct OpenTransaction {
     /// Where its first record begins.
-    pub(crate) begin: LogPosition,
-    pub(crate) undo: Vec<(u8, Rc<Undo>)>,
+    begin: LogPosition,
+    changes: Vec<Rc<Change>>,
 }
 
 /// A deleted entry that may be removed for good.
 pub(crate) struct Cleanup {
     pub(crate) begin: LogPosition,
-    pub(crate) db: u8,
-    pub(crate) undo: Rc<Undo>,
+    pub(crate) change: Rc<Change>,
 }
 
 struct Lock {
     transaction: u32,
     /// Knows the committed state of the row: the transaction's first change of it, as a rule.
-    first: Rc<Undo>,
+    first: Rc<Change>,
     /// Changes of the row that have not been undone.
     changes: u32,
 }
+
+/// A locked row in the lock table: a change of it, which tells its name.
+struct Locked(Rc<Change>);
+
+impl Borrow<RowKey> for Locked {
+    fn borrow(&self) -> &RowKey {
+        &self.0.row
+    }
+}
+
+impl Hash for Locked {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.row.hash(state);
+    }
+}
+
+impl PartialEq for Locked {
+    fn eq(&self, other: &Locked) -> bool {
+        self.0.row == other.0.row
+    }
+}
+
+impl Eq for Locked {}
 
 /// All transactions of an instance.
 #[derive(Default)]
 pub(crate) struct Transactions {
     last_id: u32,
-    open: BTreeMap<u32, OpenTransaction>,
-    locks: FixedHashMap<RowKey, Lock>,
+    open: FixedHashMap<u32, OpenTransaction>,
+    locks: FixedHashMap<Locked, Lock>,
     pub(crate) cleanups: VecDeque<Cleanup>,
 }
 
@@ -91,49 +141,53 @@ impl Transactions {
         self.locks.contains_key(row)
     }
 
-    /// The undo that tells the committed state of the row, if a transaction other than `reader` has changed it.
-    pub(crate) fn undo_of_other(&self, reader: u32, row: &RowKey) -> Option<Rc<Undo>> {
-        self.locks.get(row).filter(|lock| lock.transaction != reader).map(|lock| lock.first.clone())
+    /// The change whose undo tells the committed state of the row, if a transaction other than `reader` has changed it.
+    pub(crate) fn change_of_other(&self, reader: u32, row: &RowKey) -> Option<&Change> {
+        self.locks.get(row).filter(|lock| lock.transaction != reader).map(|lock| &*lock.first)
     }
 
     /// A change of `transaction` is in the log at `begin`.
-    pub(crate) fn changed(&mut self, transaction: u32, db: u8, undo: Option<Undo>, begin: LogPosition) {
-        let open =
-            self.open.entry(transaction).or_insert_with(|| OpenTransaction { begin, undo: Vec::new() });
-        let Some(undo) = undo else { return };
-        let undo = Rc::new(undo);
-        open.undo.push((db, undo.clone()));
-        let row = RowKey { db, objid: undo.objid, entry: undo.entry() };
-        let lock = self.locks.entry(row).or_insert(Lock { transaction, first: undo.clone(), changes: 0 });
+    pub(crate) fn changed(&mut self, transaction: u32, change: Option<Change>, begin: LogPosition) {
+        let open = self
+            .open
+            .entry(transaction)
+            .or_insert_with(|| OpenTransaction { begin, changes: Vec::with_capacity(CHANGES_EXPECTED) });
+        let Some(change) = change.map(Rc::new) else { return };
+        open.changes.push(change.clone());
+        let lock = self.locks.entry(Locked(change.clone())).or_insert_with(|| Lock {
+            transaction,
+            first: change.clone(),
+            changes: 0,
+        });
         assert!(lock.transaction == transaction, "a row is changed by one open transaction at a time");
         lock.changes += 1;
-        if let (Before::Present, Before::Deleted { data }) = (&lock.first.was, &undo.was) {
+        if let (Before::Present, Before::Deleted { data }) = (&lock.first.undo.was, &change.undo.was) {
             // Deleted and brought back to life: the node has new data now, and the committed data is only here.
-            lock.first = Rc::new(Undo { was: Before::Data { data: data.clone() }, ..(*undo).clone() });
+            let undo = Undo { was: Before::Data { data: data.clone() }, ..change.undo.clone() };
+            lock.first = Rc::new(Change { row: change.row.clone(), undo });
         }
     }
 
     /// The last change of `transaction` has been undone: with its last change a row is free again.
     pub(crate) fn compensated(&mut self, transaction: u32) {
         let Some(open) = self.open.get_mut(&transaction) else { return };
-        let (begin, Some((db, undo))) = (open.begin, open.undo.pop()) else { return };
-        let row = RowKey { db, objid: undo.objid, entry: undo.entry() };
-        if let Some(lock) = self.locks.get_mut(&row) {
+        let (begin, Some(change)) = (open.begin, open.changes.pop()) else { return };
+        if let Some(lock) = self.locks.get_mut(&change.row) {
             assert!(lock.transaction == transaction && lock.changes > 0, "a change is undone once");
             lock.changes -= 1;
             if lock.changes == 0 {
-                self.locks.remove(&row);
+                self.locks.remove(&change.row);
             }
         }
         // An entry that came back to life is flagged deleted again: somebody has to remove it for good.
-        if matches!(undo.was, Before::Deleted { .. }) {
-            self.cleanups.push_back(Cleanup { begin, db, undo });
+        if matches!(change.undo.was, Before::Deleted { .. }) {
+            self.cleanups.push_back(Cleanup { begin, change });
         }
     }
 
     /// The change to be undone next.
-    pub(crate) fn last_undo(&self, transaction: u32) -> Option<(u8, Rc<Undo>)> {
-        self.open.get(&transaction)?.undo.last().cloned()
+    pub(crate) fn last_change(&self, transaction: u32) -> Option<Rc<Change>> {
+        self.open.get(&transaction)?.changes.last().cloned()
     }
 
     /// Whether the transaction has changed anything.
@@ -144,10 +198,10 @@ impl Transactions {
     /// The transaction is over; its deleted entries go to cleanup if it has committed.
     pub(crate) fn end(&mut self, transaction: u32, committed: bool) {
         let Some(open) = self.open.remove(&transaction) else { return };
-        for (db, undo) in open.undo {
-            self.locks.remove(&RowKey { db, objid: undo.objid, entry: undo.entry() });
-            if committed && matches!(undo.was, Before::Present) {
-                self.cleanups.push_back(Cleanup { begin: open.begin, db, undo });
+        for change in open.changes {
+            self.locks.remove(&change.row);
+            if committed && matches!(change.undo.was, Before::Present) {
+                self.cleanups.push_back(Cleanup { begin: open.begin, change });
             }
         }
         debug_assert!(!self.open.is_empty() || self.locks.is_empty(), "only open transactions hold rows");
@@ -167,6 +221,8 @@ impl Transactions {
 
     /// Transactions that have not ended, oldest first.
     pub(crate) fn open_ids(&self) -> Vec<u32> {
-        self.open.keys().copied().collect()
+        let mut ids: Vec<u32> = self.open.keys().copied().collect();
+        ids.sort_unstable();
+        ids
     }
 }

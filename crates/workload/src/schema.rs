@@ -194,6 +194,31 @@ pub fn conversation_key(place: u64) -> Key {
     Key::new(&[&[NOT_NULL], &place.to_be_bytes()])
 }
 
+/// The message or folder whose [`row_key`] a key is.
+pub fn id_of_row_key(key: &[u8]) -> Option<u32> {
+    match *key {
+        [NOT_NULL, a, b, c, d] => Some(u32::from_be_bytes([a, b, c, d])),
+        _ => None,
+    }
+}
+
+/// The message whose long value has a node with this key, and whether the node is the chunk.
+pub fn id_of_body_key(key: &[u8]) -> Option<(u32, bool)> {
+    match *key {
+        [a, b, c, d] => Some((u32::from_be_bytes([a, b, c, d]), false)),
+        [a, b, c, d, 0, 0, 0, 0] => Some((u32::from_be_bytes([a, b, c, d]), true)),
+        _ => None,
+    }
+}
+
+/// The place that a [`conversation_key`] is of.
+pub fn place_of_conversation_key(key: &[u8]) -> Option<u64> {
+    match key {
+        [NOT_NULL, place @ ..] => Some(u64::from_be_bytes(place.try_into().ok()?)),
+        _ => None,
+    }
+}
+
 /// Makes, recognises and verifies the entries of one database.
 #[derive(Debug, Clone)]
 pub struct Schema {
@@ -290,8 +315,15 @@ impl Schema {
     }
 
     fn has_data(&self, entry: Entry, data: &[u8]) -> bool {
-        let mut expected = [0; BODY_BYTES];
-        let expected = &mut expected[..entry.data_bytes()];
+        // Space for no more than is needed: it is cleared first.
+        match entry {
+            Entry::Body { .. } => self.compare_data(entry, &mut [0; BODY_BYTES], data),
+            _ => self.compare_data(entry, &mut [0; FOLDER_BYTES], data),
+        }
+    }
+
+    fn compare_data(&self, entry: Entry, space: &mut [u8], data: &[u8]) -> bool {
+        let expected = &mut space[..entry.data_bytes()];
         self.write_data(entry, expected);
         expected == data
     }
@@ -446,6 +478,11 @@ impl Places {
     /// The place of the initial entry `rank`.
     pub fn place_of_rank(&self, rank: u64) -> u64 {
         rank * self.stride
+    }
+
+    /// The last initial entry that is not behind this place, by rank, and whether it stands there.
+    pub fn rank_at(&self, place: u64) -> (u64, bool) {
+        (place / self.stride, place.is_multiple_of(self.stride))
     }
 
     /// Rank of an initial message that [has a place](Self::has_place).

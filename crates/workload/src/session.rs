@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use btree::{EntryData, Pager, Seek, tree, update};
+use btree::{EntryData, NodeKey, Pager, Seek, tree, update};
 use engine::{Durability, Instance, Transaction};
 
 use crate::mix::{Mix, Operation, OperationKind, Random, scale};
-use crate::schema::{Entry, FOLDERS, Schema, Tree, conversation_key, row_key};
+use crate::schema::{Entry, FOLDERS, Schema, Tree, conversation_key, id_of_row_key, row_key};
 use crate::template::TemplateDatabase;
 
 /// Tries of one operation before its conflicts are an error: with 256 sessions on millions of rows a second one
@@ -250,10 +250,13 @@ impl Mailboxes {
         let tree = self.template.tree(Tree::Folders);
         let key = row_key(id);
         let found = transaction
-            .read(self.database, |pager| Ok(tree::get(pager, tree, &key)?.map(|node| node.data.to_vec())))
+            .read(self.database, |pager| {
+                let node = tree::get(pager, tree, &key)?;
+                Ok(node.map(|node| self.schema().verify(Tree::Folders, &key, node.data)))
+            })
             .await?;
-        let data = found.ok_or(SessionError::Exhausted { database: self.database, what: "folder" })?;
-        Ok(self.verified(Tree::Folders, &key, &data)?.version().unwrap_or(0))
+        let verified = found.ok_or(SessionError::Exhausted { database: self.database, what: "folder" })?;
+        Ok(self.verified(Tree::Folders, &key, verified)?.version().unwrap_or(0))
     }
 
     async fn replace_entry(&self, transaction: &mut Transaction, entry: Entry) -> Result<()> {
@@ -265,79 +268,83 @@ impl Mailboxes {
 
     /// Follows an entry of the index at a random place to its row.
     async fn read(&self, transaction: &Transaction, pick: u64) -> Result<()> {
-        let index = self.template.tree(Tree::Conversations);
         let start = conversation_key(pick);
-        let mut entry = self.first_alive(transaction, index, &start).await?;
-        if entry.is_none() {
-            entry = self.first_alive(transaction, index, &[]).await?;
+        let mut found = self.first_alive(transaction, Tree::Conversations, &start).await?;
+        if found.is_none() {
+            found = self.first_alive(transaction, Tree::Conversations, &[]).await?;
         }
-        let Some((key, data)) = entry else { return Ok(()) };
-        let id = self.verified(Tree::Conversations, &key, &data)?.id();
+        let Some(found) = found else { return Ok(()) };
+        let id = self.verified(Tree::Conversations, &found.key, found.verified)?.id();
         let (rows, row_key) = (self.template.tree(Tree::Rows), row_key(id));
+        let verify = |data: &[u8]| self.schema().verify(Tree::Rows, &row_key, data);
         let row = transaction
             .read(self.database, |pager| {
                 let node = tree::get(pager, rows, &row_key)?.filter(|node| !node.is_deleted());
-                Ok(node.map(|node| node.data.to_vec()))
+                Ok(node.map(|node| (false, verify(node.data))))
             })
             .await?;
         // No wait between the row and the lock table: both tell of the same moment.
         let is_settled = !transaction.is_held_by_other(self.database, rows.objid, &row_key);
         match row {
             // What is there has to be right.
-            Some(data) => match transaction.visible(self.database, rows.objid, &row_key, Some((false, data)))
-            {
-                Some(data) => self.verified(Tree::Rows, &row_key, &data).map(drop),
+            Some(_) => match transaction.visible_as(self.database, rows.objid, &row_key, row, verify) {
+                Some(verified) => self.verified(Tree::Rows, &row_key, verified).map(drop),
                 None => Ok(()),
             },
             // The row may have been deleted since its entry was read. A deletion takes the row first and gives
             // it up last, and an id is given out once: the entry of a row that is gone for good is gone, too,
             // and does not come back.
             None if !is_settled => Ok(()),
-            None => match self.first_alive(transaction, index, &key).await? == Some((key, data)) {
-                true => Err(self.wrong(Tree::Rows, &row_key)),
-                false => Ok(()),
-            },
+            None => {
+                match self.first_alive(transaction, Tree::Conversations, &found.key).await? == Some(found) {
+                    true => Err(self.wrong(Tree::Rows, &row_key)),
+                    false => Ok(()),
+                }
+            }
         }
     }
 
     /// A random existing row: the first one at or after a random id.
     async fn pick_row(&self, transaction: &Transaction, pick: u64) -> Result<(u32, u32)> {
-        let rows = self.template.tree(Tree::Rows);
+        let objid = self.template.tree(Tree::Rows).objid;
         let mut from = scale(pick, u64::from(self.next_id.get() - 1)) as u32 + 1;
         let mut wrapped = false;
         loop {
-            let Some((key, data)) = self.first_alive(transaction, rows, &row_key(from)).await? else {
+            let Some(Found { key, verified }) =
+                self.first_alive(transaction, Tree::Rows, &row_key(from)).await?
+            else {
                 if wrapped {
                     return Err(SessionError::Exhausted { database: self.database, what: "rows" });
                 }
                 (from, wrapped) = (1, true);
                 continue;
             };
-            if let Some(data) = transaction.visible(self.database, rows.objid, &key, Some((false, data))) {
-                let entry = self.verified(Tree::Rows, &key, &data)?;
+            let verify = |data: &[u8]| self.schema().verify(Tree::Rows, &key, data);
+            let stored = Some((false, verified));
+            if let Some(verified) = transaction.visible_as(self.database, objid, &key, stored, verify) {
+                let entry = self.verified(Tree::Rows, &key, verified)?;
                 return Ok((entry.id(), entry.version().unwrap_or(0)));
             }
             // An insert that has not committed is not there yet.
-            from = u32::from_be_bytes(*key[1..].first_chunk().expect("row keys have five bytes")) + 1;
+            from = id_of_row_key(&key).expect("row keys have five bytes") + 1;
         }
     }
 
-    /// Key and data of the first entry at or after `key` that is not flagged deleted.
-    async fn first_alive(
-        &self,
-        transaction: &Transaction,
-        tree: btree::Tree,
-        key: &[u8],
-    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    /// The first entry at or after `key` that is not flagged deleted.
+    async fn first_alive(&self, transaction: &Transaction, tree: Tree, key: &[u8]) -> Result<Option<Found>> {
+        let entries = self.template.tree(tree);
         let found = transaction
             .read(self.database, |pager| {
-                let mut at = tree::seek(pager, tree, key, Seek::AtLeast)?;
+                let mut at = tree::seek(pager, entries, key, Seek::AtLeast)?;
                 while let Some(position) = at {
                     let node = position.node(pager)?;
                     if !node.is_deleted() {
-                        return Ok(Some((node.key(), node.data.to_vec())));
+                        let mut key = NodeKey::from_slice(node.prefix);
+                        key.extend_from_slice(node.suffix);
+                        let verified = self.schema().verify(tree, &key, node.data);
+                        return Ok(Some(Found { key, verified }));
                     }
-                    at = tree::next(pager, tree, position)?;
+                    at = tree::next(pager, entries, position)?;
                 }
                 Ok(None)
             })
@@ -345,13 +352,22 @@ impl Mailboxes {
         Ok(found)
     }
 
-    fn verified(&self, tree: Tree, key: &[u8], data: &[u8]) -> Result<Entry> {
-        self.schema().verify(tree, key, data).ok_or_else(|| self.wrong(tree, key))
+    /// The entry, or the error if the data under this key were wrong.
+    fn verified(&self, tree: Tree, key: &[u8], verified: Option<Entry>) -> Result<Entry> {
+        verified.ok_or_else(|| self.wrong(tree, key))
     }
 
     fn wrong(&self, tree: Tree, key: &[u8]) -> SessionError {
         SessionError::WrongRow { database: self.database, tree, key: key.to_vec() }
     }
+}
+
+/// An entry as a page has it.
+#[derive(PartialEq)]
+struct Found {
+    key: NodeKey,
+    /// `None` if the data are not those of an entry with this key.
+    verified: Option<Entry>,
 }
 
 /// All entries of message `id`.

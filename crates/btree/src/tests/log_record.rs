@@ -80,7 +80,7 @@ fn record() -> impl Strategy<Value = LogRecord> {
                 transaction,
                 undo,
                 compensates,
-                changes,
+                changes: changes.into(),
             });
     prop_oneof![
         8 => (any::<u64>(), mini).prop_map(|(dbtime, mini)| LogRecord::Changes { db: 1, dbtime, mini }),

@@ -13,7 +13,7 @@ fn undo(was: Before) -> Undo {
 fn changes(undo: Option<Undo>, ops: Vec<PageOp>) -> LogRecord {
     let transaction = undo.as_ref().map(|_| 5);
     let change = PageChange { pgno: 4, dbtime_before: DBTIME - 1, ops: ops.into() };
-    let mini = MiniTransaction { transaction, undo, compensates: false, changes: vec![change] };
+    let mini = MiniTransaction { transaction, undo, compensates: false, changes: [change].into() };
     LogRecord::Changes { db: 1, dbtime: DBTIME, mini }
 }
 

@@ -3,9 +3,9 @@
 use thiserror::Error;
 
 use super::{
-    DBTIME, FLAGS, FREE, FREE_MARK, LENGTH_MASK, MAX_PAGE_BYTES, NEXT, OBJID, PGNO, PREV, PageRef,
-    SPLIT_BUFFER_BYTES, TAG_BYTES, TAGS, Tag, body_bytes, header_bytes, is_large, is_page_size, node_flags,
-    page_flags, prefix_taken,
+    DBTIME, FLAGS, FREE, FREE_MARK, LENGTH_MASK, NEXT, OBJID, PGNO, PREV, PageRef, SPLIT_BUFFER_BYTES,
+    TAG_BYTES, TAGS, Tag, body_bytes, header_bytes, is_large, is_page_size, node_flags, page_flags,
+    prefix_taken,
 };
 use crate::bytes::{get_u16, put_u16, put_u32, put_u64};
 use crate::checksum;
@@ -237,12 +237,11 @@ impl<'a> PageMut<'a> {
             return start;
         }
         // The kept head leaves the page during compaction, or the old body would count twice.
-        let mut head = [0u8; MAX_PAGE_BYTES];
-        head[..keep].copy_from_slice(&self.bytes[data_start + tag.start..][..keep]);
+        let head = self.bytes[data_start + tag.start..][..keep].to_vec();
         self.set_tag(index, Tag { len: 0, ..tag });
         self.compact();
         let start = self.view().free_mark();
-        self.bytes[data_start + start..][..keep].copy_from_slice(&head[..keep]);
+        self.bytes[data_start + start..][..keep].copy_from_slice(&head);
         self.set_free_mark(start + len);
         start
     }
@@ -326,10 +325,8 @@ impl<'a> PageMut<'a> {
     /// # Errors
     /// If the nodes no longer fit.
     pub fn recompress(&mut self, prefix: &[u8]) -> Result<(), Full> {
-        let mut copy = [0u8; MAX_PAGE_BYTES];
-        let copy = &mut copy[..self.bytes.len()];
-        copy.copy_from_slice(self.bytes);
-        let old = PageRef { bytes: copy };
+        let copy = self.bytes.to_vec();
+        let old = PageRef { bytes: &copy };
         self.truncate(0);
         let header = match (old.is_root(), old.is_space()) {
             (false, _) => self.set_external_header(prefix),
@@ -348,9 +345,28 @@ impl<'a> PageMut<'a> {
             self.append_from(old, 0..old.node_count())
         });
         if done.is_err() {
-            self.bytes.copy_from_slice(copy);
+            self.bytes.copy_from_slice(&copy);
         }
         done
+    }
+
+    /// Writes the nodes of a page that has had one prefix all the time in tag order, without holes, and clears what is
+    /// unused.
+    pub fn tidy(&mut self) {
+        let page = self.view();
+        let mut end = 0;
+        let is_tidy = (0..page.tag_count()).map(|index| page.tag(index)).all(|tag| {
+            let follows = tag.start == end;
+            end = tag.start + tag.len;
+            follows
+        });
+        if !is_tidy || end != page.free_mark() {
+            let prefix = page.prefix().to_vec();
+            let rewritten = self.recompress(&prefix);
+            debug_assert!(rewritten.is_ok(), "the same nodes under the same prefix take no more room");
+        }
+        let unused = self.view().unused();
+        self.bytes[unused].fill(0);
     }
 
     fn need(&self, needed_bytes: usize) -> Result<(), Full> {
@@ -362,9 +378,7 @@ impl<'a> PageMut<'a> {
     /// Writes all nodes without holes, in tag order.
     fn compact(&mut self) {
         let data_start = header_bytes(self.bytes.len());
-        let used = self.view().free_mark();
-        let mut copy = [0u8; MAX_PAGE_BYTES];
-        copy[..used].copy_from_slice(&self.bytes[data_start..data_start + used]);
+        let copy = self.bytes[data_start..data_start + self.view().free_mark()].to_vec();
         let mut start = 0;
         for index in 0..self.view().tag_count() {
             let tag = self.view().tag(index);

@@ -31,7 +31,7 @@ pub use validate::Damage;
 use twox_hash::XxHash3_128;
 use zerocopy::IntoBytes;
 
-use search::{compare_keys, guess_slot, key_head_of_parts, search_nodes};
+use search::{compare_keys, guess_slot, key_head, key_head_of_parts, search_nodes};
 
 use crate::bytes::{common_prefix_len, get_u16, get_u32, get_u64};
 
@@ -148,6 +148,11 @@ pub struct Node<'a> {
 impl<'a> Node<'a> {
     const NONE: Node<'static> = Node { prefix: &[], suffix: &[], data: &[], flags: 0 };
 
+    /// A node without flags whose key is in one piece.
+    pub fn of(key: &'a [u8], data: &'a [u8]) -> Node<'a> {
+        Node { prefix: &[], suffix: key, data, flags: 0 }
+    }
+
     /// Takes a node body apart; `None` if its lengths do not fit. `flags` are those of the tag (small pages only).
     #[inline(always)]
     fn decode(
@@ -193,6 +198,18 @@ impl<'a> Node<'a> {
         }
         let (head, rest) = key.split_at(key.len().min(self.prefix.len()));
         compare_keys(self.prefix, head).then_with(|| compare_keys(self.suffix, rest))
+    }
+
+    /// The first eight bytes of the key, as a number that is ordered as they are.
+    #[inline]
+    fn key_head(&self) -> u64 {
+        key_head_of_parts(self.prefix, self.suffix)
+    }
+
+    /// Compares the heads of keys that both have eight bytes or more, whatever follows; others are equal.
+    #[inline]
+    fn compare_long_key(&self, key: &[u8], head: u64) -> Ordering {
+        if key.len().min(self.key_len()) < 8 { Ordering::Equal } else { self.key_head().cmp(&head) }
     }
 
     /// Compares key and data of this node, as one string, with `key` and `data`.
@@ -425,10 +442,9 @@ impl<'a> PageRef<'a> {
 
     /// What compressed keys of this page start with.
     pub fn prefix(self) -> &'a [u8] {
-        let header = self.external_header();
         match (self.is_root(), self.is_space()) {
-            (false, _) => header,
-            (true, true) => header.get(SPLIT_BUFFER_BYTES..).unwrap_or(&[]),
+            (false, _) => self.external_header(),
+            (true, true) => self.external_header().get(SPLIT_BUFFER_BYTES..).unwrap_or(&[]),
             (true, false) => &[],
         }
     }
@@ -449,13 +465,34 @@ impl<'a> PageRef<'a> {
     /// # Panics
     /// If there is no such slot.
     pub fn node(self, slot: usize) -> Node<'a> {
-        assert!(slot < self.node_count(), "slot {slot} of {}", self.node_count());
-        let tag = self.tag(slot + self.reserved_tags());
+        let index = slot + self.reserved_tags();
+        assert!(index < self.tag_count(), "slot {slot} of {}", self.node_count());
+        let tag = self.tag(index);
         let node = self.body(tag).and_then(|body| {
             // The prefix is a node of its own, and few nodes ask for it.
             Node::decode(|| self.prefix(), body, is_large(self.bytes.len()), tag.flags)
         });
         node.unwrap_or(Node::NONE)
+    }
+
+    /// The child that node `slot` of a branch page leads to, if it is well formed.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    #[inline]
+    pub fn child(self, slot: usize) -> Option<u32> {
+        let index = slot + self.reserved_tags();
+        assert!(index < self.tag_count(), "slot {slot} of {}", self.node_count());
+        let tag = self.tag(index);
+        let body = self.body(tag)?;
+        // As `Node::decode`, without the key.
+        let length_at = |at: usize| Some(u16::from_le_bytes(*body.get(at..)?.first_chunk::<2>()?));
+        let first = length_at(0)?;
+        let flags = if is_large(self.bytes.len()) { (first >> 13) as u8 } else { tag.flags };
+        let (lengths, suffix) =
+            if flags & node_flags::COMPRESSED == 0 { (2, first) } else { (4, length_at(2)?) };
+        let data = body.get(lengths + usize::from(suffix & LENGTH_MASK)..)?;
+        Some(u32::from_le_bytes(data.try_into().ok()?))
     }
 
     /// All nodes in key order.
@@ -472,23 +509,16 @@ impl<'a> PageRef<'a> {
 
     /// Binary search by key: `Ok` with the slot that has this very key, or `Err` with the slot where it belongs.
     pub fn search(self, key: &[u8]) -> Result<usize, usize> {
-        let prefix = self.prefix();
-        // What of the page prefix the key shares decides most comparisons of compressed nodes once and for all.
-        let shared = common_prefix_len(prefix, key);
-        self.partition(prefix, self.node_count(), key, |node| {
-            let taken = node.prefix.len();
-            if taken > shared {
-                // Differs inside the prefix, or the key ends there and is the smaller one.
-                key.get(shared).map_or(Ordering::Greater, |byte| prefix[shared].cmp(byte))
-            } else {
-                compare_keys(node.suffix, &key[taken..])
-            }
+        self.partition(self.node_count(), key, |node, head| {
+            node.key_head().cmp(&head).then_with(|| node.compare_key(key))
         })
     }
 
     /// As `search`, for trees with repeating keys: entries are ordered by key and data as one string.
     pub fn search_entry(self, key: &[u8], data: &[u8]) -> Result<usize, usize> {
-        self.partition(self.prefix(), self.node_count(), key, |node| node.compare_entry(key, data))
+        self.partition(self.node_count(), key, |node, head| {
+            node.compare_long_key(key, head).then_with(|| node.compare_entry(key, data))
+        })
     }
 
     /// Branch page: the slot whose child covers the entry. Separators are exclusive upper bounds; whatever is
@@ -497,10 +527,14 @@ impl<'a> PageRef<'a> {
     pub fn child_slot_of_entry(self, key: &[u8], data: &[u8]) -> usize {
         let last = self.node_count().saturating_sub(1);
         let found = if data.is_empty() {
-            self.partition(self.prefix(), last, key, |node| node.compare_key(key))
+            self.partition(last, key, |node, head| {
+                node.key_head().cmp(&head).then_with(|| node.compare_key(key))
+            })
         } else {
-            let compare = |node: Node<'a>| compare_pieces(&[node.prefix, node.suffix], &[key, data]);
-            self.partition(self.prefix(), last, key, compare)
+            self.partition(last, key, |node, head| {
+                node.compare_long_key(key, head)
+                    .then_with(|| compare_pieces(&[node.prefix, node.suffix], &[key, data]))
+            })
         };
         let above = match found {
             Ok(slot) => slot + 1,
@@ -509,22 +543,19 @@ impl<'a> PageRef<'a> {
         above.min(last)
     }
 
-    /// Search among the first `count` nodes for the place of `key`, which `compare` compares nodes with.
+    /// Search among the first `count` nodes for the place of `key`, which `compare` compares nodes with; it is told the
+    /// head of the key, too.
     #[inline(always)]
     fn partition(
         self,
-        prefix: &'a [u8],
         count: usize,
         key: &[u8],
-        compare: impl Fn(Node<'a>) -> Ordering,
+        compare: impl Fn(Node<'a>, u64) -> Ordering,
     ) -> Result<usize, usize> {
+        let (prefix, head) = (self.prefix(), key_head(key));
         let node = |slot| self.node_with(prefix, slot).unwrap_or(Node::NONE);
-        let guess = || {
-            let (first, last) = (node(0), node(count - 1));
-            let head = |node: Node| key_head_of_parts(node.prefix, node.suffix);
-            guess_slot(head(first), head(last), count, key)
-        };
-        search_nodes(count, guess, |slot| compare(node(slot)))
+        let guess = || guess_slot(node(0).key_head(), node(count - 1).key_head(), count, head);
+        search_nodes(count, guess, |slot| compare(node(slot), head))
     }
 
     /// Bytes that node `slot` takes, its tag included.

@@ -20,7 +20,7 @@
 
 use std::collections::BTreeMap;
 
-use btree::PageChange;
+use btree::{PageChange, PageChanges};
 use world::FixedHashSet;
 
 use super::divide::PageRecord;
@@ -100,7 +100,7 @@ impl PageStates {
         &mut self,
         cache: &Cache,
         (db, dbtime): (u8, u64),
-        changes: Vec<PageChange>,
+        changes: PageChanges,
         at: (LogPosition, LogPosition),
         report: &mut RecoveryReport,
     ) -> Result<()> {

@@ -33,7 +33,7 @@ use crate::cache::{LoggedPage, PageKey};
 use crate::error::{Error, Result};
 use crate::log::LogPosition;
 use crate::log::reader::damaged;
-use crate::transactions::Transactions;
+use crate::transactions::{Change, RowKey, Transactions};
 
 /// Logs that are read before their turn for workers, who are faster than one read of a log after the other.
 const LOGS_AHEAD: usize = 4;
@@ -428,7 +428,8 @@ impl Recovery<'_> {
                     replay.report.branches.count(RecoveryBranch::CompensationRepeated);
                     replay.transactions.compensated(transaction);
                 } else {
-                    replay.transactions.changed(transaction, db, mini.undo, start);
+                    let change = mini.undo.map(|undo| Change { row: RowKey::of(db, &undo), undo });
+                    replay.transactions.changed(transaction, change, start);
                 }
             }
             LogRecord::PageImage { db, pgno, dbtime, encoded }

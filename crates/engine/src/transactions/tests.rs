@@ -2,19 +2,20 @@
 
 use btree::{Before, EntryName, NodeKey, Undo};
 
-use super::{NO_ID, RowKey, Transactions};
+use super::{Change, NO_ID, RowKey, Transactions};
 use crate::log::LogPosition;
 
 const BEGIN: LogPosition = LogPosition::new(3, 5, 7);
 
-fn change(was: Before) -> Undo {
-    Undo { fdp: 31, objid: 9, key: NodeKey::from_slice(b"row"), tail: EntryName::new(), was }
+fn change(was: Before) -> Option<Change> {
+    let undo = Undo { fdp: 31, objid: 9, key: NodeKey::from_slice(b"row"), tail: EntryName::new(), was };
+    Some(Change { row: RowKey::of(1, &undo), undo })
 }
 
 fn after(changes: &[Before]) -> Transactions {
     let mut transactions = Transactions::default();
     for was in changes {
-        transactions.changed(7, 1, Some(change(was.clone())), BEGIN);
+        transactions.changed(7, change(was.clone()), BEGIN);
     }
     changes.iter().for_each(|_| transactions.compensated(7));
     transactions
@@ -29,8 +30,8 @@ fn a_row_is_free_when_its_last_change_has_been_taken_back() {
     let brought_back = [Before::Present, Before::Deleted { data: b"old".as_slice().into() }];
     let mut transactions = after(&brought_back);
     assert!(!is_locked(&transactions));
-    transactions.changed(8, 1, Some(change(Before::Present)), BEGIN);
-    transactions.changed(8, 1, Some(change(brought_back[1].clone())), BEGIN);
+    transactions.changed(8, change(Before::Present), BEGIN);
+    transactions.changed(8, change(brought_back[1].clone()), BEGIN);
     transactions.compensated(8);
     assert!(is_locked(&transactions));
 }

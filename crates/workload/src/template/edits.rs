@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use btree::{NodeFunction, PageOp, SparsePage};
+use btree::{PageOp, SparsePage};
 
 use super::TemplateDatabase;
 use crate::payload::VERSION_MAX;
@@ -43,7 +43,7 @@ const KEY_BYTES_MAX: usize = 255;
 impl TemplateDatabase {
     /// Appends a page by its edits.
     pub(super) fn encode_edits(&self, page: &SparsePage, out: &mut Vec<u8>) {
-        if self.outline(page.pgno()).as_ref() == Some(page.outline()) && page.ops().is_empty() {
+        if page.is_pristine() {
             out.push(KIND_IMAGE);
             return;
         }

@@ -13,7 +13,10 @@ use edb::page::{header_bytes, page_flags};
 
 use super::layout::{LARGE_TREES, Place, Run};
 use super::{IMAGE_DBTIME, TemplateDatabase, level_flags, separator, tree_flags};
-use crate::schema::{BODY_BYTES, Entry, ROW_BYTES, Tree, body_key, body_root_key, conversation_key, row_key};
+use crate::schema::{
+    BODY_BYTES, Entry, ROW_BYTES, Tree, body_key, body_root_key, conversation_key, id_of_body_key,
+    id_of_row_key, place_of_conversation_key, row_key,
+};
 
 const TAG_BYTES: usize = 4;
 const KEY_LENGTH_BYTES: usize = 2;
@@ -56,6 +59,20 @@ impl TemplateDatabase {
                 let id = self.schema.places().ids_from_rank(rank).next();
                 Entry::Conversation { id: id.unwrap_or(0) }
             }
+        }
+    }
+
+    /// The entry that a key is of, or else the one in front of it, by number, and whether the key is that of the entry's
+    /// first node. `None` for a key of another form than those of the tree, or in front of all entries.
+    fn entry_at(&self, tree: Tree, key: &[u8]) -> Option<(u64, bool)> {
+        let number = |id: u32| Some(u64::from(id.checked_sub(1)?));
+        match tree {
+            Tree::Rows | Tree::Folders => Some((number(id_of_row_key(key)?)?, true)),
+            Tree::Bodies => {
+                let (id, is_chunk) = id_of_body_key(key)?;
+                Some((number(id)?, !is_chunk))
+            }
+            Tree::Conversations => Some(self.schema.places().rank_at(place_of_conversation_key(key)?)),
         }
     }
 
@@ -114,6 +131,32 @@ impl NodeFunction for TemplateDatabase {
             nodes: nodes as u16,
             free_bytes: (page_bytes - header_bytes(page_bytes) - TAG_BYTES - bytes) as u16,
             place: (tree as u64) << 40 | (level as u64) << 32 | u64::from(ordinal),
+        })
+    }
+
+    fn place(&self, page: &Outline, key: &[u8]) -> Option<Result<usize, usize>> {
+        let spot = self.spot(page);
+        let (entry, is_first) = self.entry_at(spot.run.tree, key)?;
+        let is_body = spot.run.tree == Tree::Bodies;
+        // Among the nodes of the level: how many are smaller, and whether the next one has this key.
+        let (smaller, is_there, first) = if spot.level == 0 {
+            let per_entry = if is_body { 2 } else { 1 };
+            (entry * per_entry + u64::from(!is_first), is_first || is_body, spot.first_entry() * per_entry)
+        } else {
+            // The separator behind a child is the first key under the next one.
+            let per_child = spot.run.first_entry_under(spot.level - 1, 1);
+            let child = entry / per_child;
+            let is_separator = is_first && child > 0 && entry.is_multiple_of(per_child);
+            (child - u64::from(is_separator), is_separator, spot.first_entry())
+        };
+        let nodes = u64::from(page.nodes);
+        let is_open = spot.level > 0 && first + nodes == spot.run.levels[spot.level].entries;
+        let keys = nodes - u64::from(is_open);
+        Some(match smaller.checked_sub(first) {
+            None => Err(0),
+            Some(slot) if slot >= keys => Err(keys as usize),
+            Some(slot) if is_there => Ok(slot as usize),
+            Some(slot) => Err(slot as usize),
         })
     }
 
