@@ -102,14 +102,16 @@ enum Kind {
     Bytes(Aligned),
     /// Bytes that a copy has, too: whoever changes them first takes bytes of its own.
     Shared(Rc<Aligned>),
-    /// Bytes that can be made, and made again.
-    Made {
-        of: Origin,
-        index: u64,
-        bytes: OnceCell<Aligned>,
-        /// Checksums apart: made when nobody has asked for more.
-        unsealed: OnceCell<Aligned>,
-    },
+    /// Bytes that can be made, and made again. In a box: buffers are handed on many times in an operation.
+    Made(Box<Made>),
+}
+
+struct Made {
+    of: Origin,
+    index: u64,
+    bytes: OnceCell<Aligned>,
+    /// Checksums apart: made when nobody has asked for more.
+    unsealed: OnceCell<Aligned>,
 }
 
 /// What the bytes of a page are made of.
@@ -169,7 +171,8 @@ impl PageBuf {
     }
 
     fn made(len: usize, of: Origin, index: u64) -> PageBuf {
-        PageBuf { len, kind: Kind::Made { of, index, bytes: OnceCell::new(), unsealed: OnceCell::new() } }
+        let made = Made { of, index, bytes: OnceCell::new(), unsealed: OnceCell::new() };
+        PageBuf { len, kind: Kind::Made(Box::new(made)) }
     }
 
     /// Length in bytes.
@@ -180,16 +183,23 @@ impl PageBuf {
 
     /// The template page that this buffer still equals, if it is known to.
     pub fn pristine(&self) -> Option<(&Rc<dyn TemplatePages>, u64)> {
-        match &self.kind {
-            Kind::Made { of: Origin::Template(template), index, .. } => Some((template, *index)),
+        match self.made_of()? {
+            Made { of: Origin::Template(template), index, .. } => Some((template, *index)),
             _ => None,
         }
     }
 
     /// The encoding of page `page` that this buffer still equals, if it is known to.
     pub fn encoding(&self, page: u64) -> Option<&Encoding> {
+        match self.made_of()? {
+            Made { of: Origin::Encoding(encoding), index, .. } if *index == page => Some(encoding),
+            _ => None,
+        }
+    }
+
+    fn made_of(&self) -> Option<&Made> {
         match &self.kind {
-            Kind::Made { of: Origin::Encoding(encoding), index, .. } if *index == page => Some(encoding),
+            Kind::Made(made) => Some(made),
             _ => None,
         }
     }
@@ -206,15 +216,15 @@ impl PageBuf {
 
     /// Gives memory back that can be made again.
     pub fn forget_bytes(&mut self) {
-        if let Kind::Made { bytes, unsealed, .. } = &mut self.kind {
-            (*bytes, *unsealed) = (OnceCell::new(), OnceCell::new());
+        if let Kind::Made(made) = &mut self.kind {
+            (made.bytes, made.unsealed) = (OnceCell::new(), OnceCell::new());
         }
     }
 
     /// A copy to be written. `seal` completes the contents where they are bytes; what can be made is complete
     /// already. Bytes are copied when one of both is changed.
     pub fn sealed_copy(&mut self, seal: impl FnOnce(&mut [u8])) -> PageBuf {
-        if !matches!(self.kind, Kind::Made { .. }) {
+        if !matches!(self.kind, Kind::Made(_)) {
             seal(self.as_unsealed_mut_slice());
             self.kind = match std::mem::replace(&mut self.kind, Kind::Empty(OnceCell::new())) {
                 Kind::Bytes(bytes) => Kind::Shared(Rc::new(bytes)),
@@ -230,8 +240,8 @@ impl PageBuf {
             Kind::Empty(bytes) => bytes.get_or_init(|| Aligned::zeroed(self.len)).as_slice(),
             Kind::Bytes(bytes) => bytes.as_slice(),
             Kind::Shared(bytes) => bytes.as_slice(),
-            Kind::Made { of, index, bytes, .. } => {
-                bytes.get_or_init(|| of.make(*index, self.len, true)).as_slice()
+            Kind::Made(made) => {
+                made.bytes.get_or_init(|| made.of.make(made.index, self.len, true)).as_slice()
             }
         }
     }
@@ -241,8 +251,9 @@ impl PageBuf {
     #[inline]
     pub fn as_unsealed_slice(&self) -> &[u8] {
         match &self.kind {
-            Kind::Made { of, index, bytes, unsealed } if bytes.get().is_none() => {
-                unsealed.get_or_init(|| of.make(*index, self.len, false)).as_slice()
+            Kind::Bytes(bytes) => bytes.as_slice(),
+            Kind::Made(made) if made.bytes.get().is_none() => {
+                made.unsealed.get_or_init(|| made.of.make(made.index, self.len, false)).as_slice()
             }
             _ => self.as_slice(),
         }
@@ -265,7 +276,7 @@ impl PageBuf {
         if !matches!(self.kind, Kind::Bytes(_)) {
             let made = match std::mem::replace(&mut self.kind, Kind::Empty(OnceCell::new())) {
                 Kind::Empty(bytes) => bytes.into_inner(),
-                Kind::Made { bytes, unsealed, .. } => bytes.into_inner().or(unsealed.into_inner()),
+                Kind::Made(made) => made.bytes.into_inner().or(made.unsealed.into_inner()),
                 Kind::Bytes(bytes) => Some(bytes),
                 Kind::Shared(bytes) => {
                     Some(Rc::try_unwrap(bytes).unwrap_or_else(|shared| Aligned::copy_of(shared.as_slice())))
@@ -300,7 +311,7 @@ impl PageBuf {
 impl Clone for PageBuf {
     fn clone(&self) -> PageBuf {
         match &self.kind {
-            Kind::Made { of, index, .. } => PageBuf::made(self.len, of.clone(), *index),
+            Kind::Made(made) => PageBuf::made(self.len, made.of.clone(), made.index),
             Kind::Shared(bytes) => PageBuf { len: self.len, kind: Kind::Shared(bytes.clone()) },
             _ => PageBuf::copy_of(self.as_slice()),
         }
@@ -312,10 +323,10 @@ impl std::fmt::Debug for PageBuf {
         match &self.kind {
             Kind::Empty(_) => write!(f, "PageBuf({} B, empty)", self.len),
             Kind::Bytes(_) | Kind::Shared(_) => write!(f, "PageBuf({} B)", self.len),
-            Kind::Made { of: Origin::Template(_), index, .. } => {
-                write!(f, "PageBuf({} B, pristine page {index})", self.len)
+            Kind::Made(made) => {
+                let kind = if matches!(made.of, Origin::Template(_)) { "pristine" } else { "encoded" };
+                write!(f, "PageBuf({} B, {kind} page {})", self.len, made.index)
             }
-            Kind::Made { index, .. } => write!(f, "PageBuf({} B, encoded page {index})", self.len),
         }
     }
 }
