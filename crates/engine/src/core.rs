@@ -163,7 +163,7 @@ impl Core {
                         continue;
                     }
                     mini.transaction = transaction;
-                    self.log_and_apply(db, mini)?;
+                    self.log_and_apply(db, &mut mini)?;
                     return Ok(value);
                 }
                 Err(Stop::Missing(pgno)) => self.cache.fetch(PageKey { db, pgno }, &mut pins).await?,
@@ -187,7 +187,7 @@ impl Core {
     }
 
     /// Invariant 1 of this module: no wait in here.
-    fn log_and_apply(&self, db: u8, mut mini: MiniTransaction) -> Result<()> {
+    fn log_and_apply(&self, db: u8, mini: &mut MiniTransaction) -> Result<()> {
         if mini.changes.is_empty() && mini.undo.is_none() && !mini.compensates {
             return Ok(());
         }
@@ -211,7 +211,7 @@ impl Core {
         let coding = &*database.coding;
         let scratch = &mut *self.scratch.borrow_mut();
         let mut start = POSITION_END;
-        self.cache.images(db, &mini, |pgno, page| {
+        self.cache.images(db, mini, |pgno, page| {
             if planted!(NoPageImage) {
                 return;
             }
@@ -229,17 +229,16 @@ impl Core {
             scratch.clear();
             encode_changes(db, dbtime, &rest, coding, scratch);
         } else {
-            encode_changes(db, dbtime, &mini, coding, scratch);
+            encode_changes(db, dbtime, mini, coding, scratch);
         }
         let range = self.log.append(scratch);
         let start = start.min(range.start);
-        let applied = self.cache.apply(db, &mini, dbtime, start, range.end);
+        let applied = self.cache.apply(db, mini, dbtime, start, range.end);
         if let Err(misfit) = applied {
             let error = self.damaged(db, misfit.pgno, misfit.reason);
             self.poison.fail(&error);
             return Err(error);
         }
-        mini.changes.iter().for_each(|change| database.versions.note(change.pgno, dbtime));
         if let Some(transaction) = mini.transaction {
             if mini.compensates {
                 transactions.compensated(transaction);
