@@ -7,9 +7,11 @@
 //! fault, or the worst sample of the rest. Looks at intervals that grow by a tenth each time keep the error of
 //! stopping at a lucky one small.
 
+use results::IoClass;
 use results::batch_means::{Spread, shown};
-use results::{IoClass, IoCounters};
 use world::Time;
+
+use crate::sampler::ClassTotals;
 
 /// A figure: its name, its unit, and what a unit of the ratio of its sums is worth.
 const FIGURES: [(&str, &str, f64); 3] =
@@ -46,7 +48,7 @@ impl Estimate {
     }
 
     /// Takes what the window has counted by `now`; a sample ends when `sample_ms` have passed.
-    pub fn add(&mut self, seen: &IoCounters, now: Time, sample_ms: u64) {
+    pub fn add(&mut self, seen: &ClassTotals, now: Time, sample_ms: u64) {
         if (now.since(self.sampled).as_millis() as u64) < sample_ms {
             return;
         }
@@ -98,8 +100,8 @@ impl Estimate {
     }
 }
 
-fn sums(seen: &IoCounters, seconds: f64) -> Sums {
-    let totals = |class| seen.class(class).totals;
+fn sums(seen: &ClassTotals, seconds: f64) -> Sums {
+    let totals = |class| seen.class(class);
     let (reads, writes) = (totals(IoClass::TransactionalRead), totals(IoClass::TransactionalWrite));
     let logs = totals(IoClass::LogWrite);
     [
@@ -118,7 +120,7 @@ mod tests {
     /// Feeds minutes of 60 reads, 20 writes and 20 log writes; `read_ms` gives the latency of reads in each.
     fn fed(percent: f64, minutes: u64, read_ms: impl Fn(u64) -> u64) -> Estimate {
         let mut estimate = Estimate::new(percent, Time::default());
-        let mut seen = IoCounters::default();
+        let mut seen = ClassTotals::default();
         for minute in 0..minutes {
             (0..60)
                 .for_each(|_| seen.record(IoClass::TransactionalRead, 32_768, read_ms(minute) * 1_000_000));
@@ -160,7 +162,7 @@ mod tests {
     #[test]
     fn class_that_does_nothing_makes_no_estimate_good() {
         let mut estimate = Estimate::new(50.0, Time::default());
-        let mut seen = IoCounters::default();
+        let mut seen = ClassTotals::default();
         for minute in 1..=100 {
             seen.record(IoClass::TransactionalRead, 32_768, 1_000_000);
             estimate.add(&seen, Time::default() + Duration::from_secs(60 * minute), 60_000);

@@ -422,7 +422,7 @@ impl Campaign<'_> {
         let LoadMode::PacedIops { iops } = self.deployment.load.mode else { return };
         let done = [IoClass::TransactionalRead, IoClass::TransactionalWrite]
             .iter()
-            .map(|class| test.seen.class(*class).totals.count)
+            .map(|class| test.seen.class(*class).count)
             .sum::<u64>() as f64;
         if test.batches < 10 {
             return;

@@ -8,8 +8,8 @@ use engine::RecoveryReport;
 use futures_util::future::{Either, select};
 use results::figures::counted;
 use results::{
-    Database, DatabaseSize, Event, Instance, IoClass, IoCounters, Origin, Parameter, Recorder, Row, Severity,
-    Test, Verdict, Volume,
+    Database, DatabaseSize, Event, Instance, IoClass, Origin, Parameter, Recorder, Row, Severity, Test,
+    Verdict, Volume,
 };
 use solution::{Deployment, TestSpec};
 use world::{Duration, LocalFuture, Time, World};
@@ -20,7 +20,7 @@ use crate::host::{Host, OpenOptions, database_path, ms};
 use crate::load::Load;
 use crate::progress::{Progress, Rates, Watcher};
 use crate::room::Room;
-use crate::sampler::Sampler;
+use crate::sampler::{ClassTotals, Sampler};
 
 /// Counters are collected this often.
 pub const TICK: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ pub struct Running {
     /// Turns counts into rows.
     pub sampler: Sampler,
     /// Counts since the test began, or since the window opened.
-    pub seen: IoCounters,
+    pub seen: ClassTotals,
     /// Batches in the same time.
     pub batches: u64,
     /// What it is doing.
@@ -187,7 +187,7 @@ impl Campaign<'_> {
         Ok(Running {
             row,
             sampler,
-            seen: IoCounters::default(),
+            seen: ClassTotals::default(),
             batches: 0,
             phase: String::new(),
             last_tick: now,
@@ -251,21 +251,21 @@ impl Campaign<'_> {
         }
         let (from, to) = (test.last_tick, self.world.now());
         test.last_tick = to;
-        let io = counts.io();
+        let totals = counts.totals();
         let batches = counts.load.service.totals.count;
         test.batches += batches;
         test.sampler.add(counts, from, to, self.recorder)?;
         self.note_lapses(test)?;
-        test.seen.merge(&io);
+        test.seen.add(|class| totals.class(class));
         let seconds = to.since(from).as_secs_f64().max(1e-9);
         let transactional = [IoClass::TransactionalRead, IoClass::TransactionalWrite];
+        let latency_ms = |class: IoClass| test.seen.class(class).latency_ms().unwrap_or(0.0);
         Ok(Rates {
             batches_per_s: batches as f64 / seconds,
-            iops: transactional.iter().map(|class| io.class(*class).totals.count).sum::<u64>() as f64
-                / seconds,
-            read_latency_ms: test.seen.class(IoClass::TransactionalRead).latency_ms_mean(),
-            log_write_latency_ms: test.seen.class(IoClass::LogWrite).latency_ms_mean(),
-            bytes_per_s: IoClass::ALL.iter().map(|class| io.class(*class).totals.bytes).sum::<u64>() as f64
+            iops: transactional.iter().map(|class| totals.class(*class).count).sum::<u64>() as f64 / seconds,
+            read_latency_ms: latency_ms(IoClass::TransactionalRead),
+            log_write_latency_ms: latency_ms(IoClass::LogWrite),
+            bytes_per_s: IoClass::ALL.iter().map(|class| totals.class(*class).bytes).sum::<u64>() as f64
                 / seconds,
         })
     }

@@ -9,8 +9,8 @@
 //! Limits: memory is a fixed number of counters per database and log.
 
 use results::{
-    Counter, CounterSample, Histogram, IoClass, IoCounters, IoStats, IoTotals, Measure, Origin, RecordError,
-    Recorder, Sample,
+    Counter, CounterSample, Histogram, IoClass, IoCounters, IoTotals, Measure, Origin, RecordError, Recorder,
+    Sample,
 };
 use world::{Duration, Time};
 
@@ -77,13 +77,40 @@ pub struct UsageCounts {
     pub host_memory_available_bytes: u64,
 }
 
+/// Sums of the I/O of each class, without the latencies one by one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ClassTotals([IoTotals; IoClass::ALL.len()]);
+
+impl ClassTotals {
+    /// Sums of one class.
+    pub fn class(&self, class: IoClass) -> IoTotals {
+        self.0[class as usize]
+    }
+
+    /// Adds one operation.
+    #[cfg(test)]
+    pub fn record(&mut self, class: IoClass, bytes: u64, latency_ns: u64) {
+        self.0[class as usize].add(IoTotals::one(bytes, latency_ns));
+    }
+
+    /// Adds to each class.
+    pub fn add(&mut self, totals: impl Fn(IoClass) -> IoTotals) {
+        IoClass::ALL.into_iter().for_each(|class| self.0[class as usize].add(totals(class)));
+    }
+}
+
 impl HostCounts {
-    /// All I/O of the host.
-    pub fn io(&self) -> IoCounters {
-        let mut all = IoCounters::default();
-        self.databases.iter().for_each(|database| all.merge(&database.io));
-        self.logs.iter().for_each(|log| all.merge(&log.io));
-        all
+    /// All I/O of the host, database by database and log by log.
+    pub fn io(&self) -> impl Iterator<Item = &IoCounters> {
+        let databases = self.databases.iter().map(|database| &database.io);
+        databases.chain(self.logs.iter().map(|log| &log.io))
+    }
+
+    /// The sums of all I/O of the host.
+    pub fn totals(&self) -> ClassTotals {
+        let mut totals = ClassTotals::default();
+        self.io().for_each(|io| totals.add(|class| io.class(class).totals));
+        totals
     }
 
     /// Adds the counts of a shard: other instances of the same host.
@@ -225,12 +252,14 @@ impl Sampler {
     ) -> Result<(), RecordError> {
         let (t_ms, interval_ms) = (ms(from), interval_ms(from, to));
         let origin = Origin::host(&self.host);
-        let io = counts.io();
-        let measures = IoClass::ALL.map(|class| (Measure::Io(class), io.class(class)));
-        let batches =
-            [(Measure::Batch, &counts.load.service), (Measure::BatchIntended, &counts.load.response)];
-        for (measure, stats) in measures.into_iter().chain(batches) {
-            self.record_sample(&origin, measure, t_ms, interval_ms, stats, recorder)?;
+        let totals = counts.totals();
+        let measures = IoClass::ALL.map(|class| (Measure::Io(class), totals.class(class)));
+        let batches = [
+            (Measure::Batch, counts.load.service.totals),
+            (Measure::BatchIntended, counts.load.response.totals),
+        ];
+        for (measure, totals) in measures.into_iter().chain(batches) {
+            self.record_sample(&origin, measure, t_ms, interval_ms, totals, recorder)?;
         }
         if let Some(usage) = counts.usage {
             for (counter, value) in [
@@ -244,7 +273,7 @@ impl Sampler {
                 self.record_counter(&origin, counter, t_ms, interval_ms, value, recorder)?;
             }
         }
-        self.heat_pending.io.merge(&io);
+        counts.io().for_each(|io| self.heat_pending.io.merge(io));
         self.heat_pending.load.service.merge(&counts.load.service);
         self.heat_pending.load.response.merge(&counts.load.response);
         merge(&mut self.pending, counts);
@@ -263,14 +292,13 @@ impl Sampler {
         measure: Measure,
         t_ms: u64,
         interval_ms: u64,
-        stats: &IoStats,
+        totals: IoTotals,
         recorder: &mut dyn Recorder,
     ) -> Result<(), RecordError> {
-        if stats.totals.count == 0 {
+        if totals.count == 0 {
             return Ok(());
         }
-        recorder
-            .record(Sample::new(self.test, origin.clone(), measure, t_ms, interval_ms, stats.totals).into())
+        recorder.record(Sample::new(self.test, origin.clone(), measure, t_ms, interval_ms, totals).into())
     }
 
     fn close_heat(&mut self, now: Time, recorder: &mut dyn Recorder) -> Result<(), RecordError> {
@@ -303,7 +331,7 @@ impl Sampler {
                     class.into(),
                     since,
                     interval,
-                    database.io.class(class),
+                    database.io.class(class).totals,
                     recorder,
                 )?;
             }
@@ -324,7 +352,8 @@ impl Sampler {
         for log in &counts.logs {
             let origin = Origin::instance(&self.host, &log.instance);
             for class in IoClass::ALL {
-                self.record_sample(&origin, class.into(), since, interval, log.io.class(class), recorder)?;
+                let totals = log.io.class(class).totals;
+                self.record_sample(&origin, class.into(), since, interval, totals, recorder)?;
             }
             for (counter, value) in [
                 (Counter::PageFaultStalls, log.page_fault_stalls),

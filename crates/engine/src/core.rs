@@ -264,7 +264,6 @@ impl Core {
             self.poison.fail(&error);
             return Err(error);
         }
-        mini.changes.iter().for_each(|change| database.versions.note(change.pgno, dbtime));
         if let Some(transaction) = mini.transaction {
             if mini.compensates {
                 transactions.compensated(transaction);

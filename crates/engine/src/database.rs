@@ -110,16 +110,11 @@ impl Database {
 
     /// Gives the database its share of the cache.
     pub(crate) fn join(&self, cache: &Cache, cache_bytes: u64) {
-        cache.attach(
-            self.id,
-            CachedDatabase::new(
-                self.file.clone(),
-                self.coding.clone(),
-                self.template_id,
-                self.template.clone(),
-            ),
-            cache_bytes,
-        );
+        let template = self.template.clone();
+        let mut cached =
+            CachedDatabase::new(self.file.clone(), self.coding.clone(), self.template_id, template);
+        cached.versions = self.versions.clone();
+        cache.attach(self.id, cached, cache_bytes);
     }
 
     /// A copy of the header as it is now.

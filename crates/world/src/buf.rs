@@ -89,7 +89,7 @@ pub struct Encoding {
 
 impl Kind {
     fn nothing() -> Kind {
-        Kind::Empty(OnceCell::new(), None)
+        Kind::Empty(OnceCell::new())
     }
 }
 
@@ -100,23 +100,29 @@ pub struct PageBuf {
 }
 
 enum Kind {
-    /// Contents not set: reads as zeros. Costs no memory until touched. What is read into it comes to its place in
-    /// the piece, if it has one.
-    Empty(OnceCell<Aligned>, Option<(Rc<Piece>, usize)>),
+    /// Contents not set: reads as zeros. Costs no memory until touched.
+    Empty(OnceCell<Aligned>),
+    /// The same; what is read into it comes to this place in the piece.
+    EmptyPart(Rc<Piece>, usize),
     Bytes(Aligned),
     /// The bytes from this place of a piece on, which no other buffer has.
     Part(Rc<Aligned>, usize),
     /// Bytes that a copy has, too: whoever changes them first takes bytes of its own.
     Shared(Rc<Aligned>),
-    /// Bytes that can be made, and made again.
-    Made {
-        of: Origin,
-        index: u64,
-        bytes: OnceCell<Aligned>,
-        /// Checksums apart: made when nobody has asked for more.
-        unsealed: OnceCell<Aligned>,
-    },
+    /// Bytes that can be made, and made again. In a box: buffers are handed on many times in an operation.
+    Made(Box<Made>),
 }
+
+struct Made {
+    of: Origin,
+    index: u64,
+    bytes: OnceCell<Aligned>,
+    /// Checksums apart: made when nobody has asked for more.
+    unsealed: OnceCell<Aligned>,
+}
+
+/// What buffers hold that nothing was read into.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Memory of buffers that lie side by side; there is none until one of them is read into.
 struct Piece {
@@ -161,8 +167,9 @@ impl PageBuf {
     /// device they are one stretch, where it would serve each of many stretches as a request of its own. The memory is
     /// free again when the last of them is gone, so they are for readers who let go of all of them together.
     pub fn side_by_side(count: usize, len: usize) -> Bufs {
+        assert!(len <= ZEROS.len(), "{len} bytes are more than a page");
         let piece = Rc::new(Piece { len: count * len, memory: OnceCell::new() });
-        let part = |n| PageBuf { len, kind: Kind::Empty(OnceCell::new(), Some((piece.clone(), n * len))) };
+        let part = |n| PageBuf { len, kind: Kind::EmptyPart(piece.clone(), n * len) };
         (0..count).map(part).collect()
     }
 
@@ -190,7 +197,8 @@ impl PageBuf {
     }
 
     fn made(len: usize, of: Origin, index: u64) -> PageBuf {
-        PageBuf { len, kind: Kind::Made { of, index, bytes: OnceCell::new(), unsealed: OnceCell::new() } }
+        let made = Made { of, index, bytes: OnceCell::new(), unsealed: OnceCell::new() };
+        PageBuf { len, kind: Kind::Made(Box::new(made)) }
     }
 
     /// Length in bytes.
@@ -201,16 +209,23 @@ impl PageBuf {
 
     /// The template page that this buffer still equals, if it is known to.
     pub fn pristine(&self) -> Option<(&Rc<dyn TemplatePages>, u64)> {
-        match &self.kind {
-            Kind::Made { of: Origin::Template(template), index, .. } => Some((template, *index)),
+        match self.made_of()? {
+            Made { of: Origin::Template(template), index, .. } => Some((template, *index)),
             _ => None,
         }
     }
 
     /// The encoding of page `page` that this buffer still equals, if it is known to.
     pub fn encoding(&self, page: u64) -> Option<&Encoding> {
+        match self.made_of()? {
+            Made { of: Origin::Encoding(encoding), index, .. } if *index == page => Some(encoding),
+            _ => None,
+        }
+    }
+
+    fn made_of(&self) -> Option<&Made> {
         match &self.kind {
-            Kind::Made { of: Origin::Encoding(encoding), index, .. } if *index == page => Some(encoding),
+            Kind::Made(made) => Some(made),
             _ => None,
         }
     }
@@ -222,20 +237,23 @@ impl PageBuf {
 
     /// Whether nobody has looked at the buffer since it was made empty: it is all zero.
     pub(crate) fn is_untouched(&self) -> bool {
-        matches!(&self.kind, Kind::Empty(bytes, _) if bytes.get().is_none())
+        match &self.kind {
+            Kind::Empty(bytes) => bytes.get().is_none(),
+            kind => matches!(kind, Kind::EmptyPart(..)),
+        }
     }
 
     /// Gives memory back that can be made again.
     pub fn forget_bytes(&mut self) {
-        if let Kind::Made { bytes, unsealed, .. } = &mut self.kind {
-            (*bytes, *unsealed) = (OnceCell::new(), OnceCell::new());
+        if let Kind::Made(made) = &mut self.kind {
+            (made.bytes, made.unsealed) = (OnceCell::new(), OnceCell::new());
         }
     }
 
     /// A copy to be written. `seal` completes the contents where they are bytes; what can be made is complete
     /// already. Bytes are copied when one of both is changed.
     pub fn sealed_copy(&mut self, seal: impl FnOnce(&mut [u8])) -> PageBuf {
-        if !matches!(self.kind, Kind::Made { .. }) {
+        if !matches!(self.kind, Kind::Made(_)) {
             seal(self.as_unsealed_mut_slice());
             self.kind = match std::mem::replace(&mut self.kind, Kind::nothing()) {
                 Kind::Bytes(bytes) => Kind::Shared(Rc::new(bytes)),
@@ -248,13 +266,14 @@ impl PageBuf {
     /// The contents.
     pub fn as_slice(&self) -> &[u8] {
         match &self.kind {
-            Kind::Empty(bytes, _) => bytes.get_or_init(|| Aligned::zeroed(self.len)).as_slice(),
+            Kind::Empty(bytes) => bytes.get_or_init(|| Aligned::zeroed(self.len)).as_slice(),
+            Kind::EmptyPart(..) => &ZEROS[..self.len],
             Kind::Bytes(bytes) => bytes.as_slice(),
             // SAFETY: the piece is initialised, and only this buffer looks at this part of it.
             Kind::Part(piece, at) => unsafe { std::slice::from_raw_parts(piece.at(*at, self.len), self.len) },
             Kind::Shared(bytes) => bytes.as_slice(),
-            Kind::Made { of, index, bytes, .. } => {
-                bytes.get_or_init(|| of.make(*index, self.len, true)).as_slice()
+            Kind::Made(made) => {
+                made.bytes.get_or_init(|| made.of.make(made.index, self.len, true)).as_slice()
             }
         }
     }
@@ -264,8 +283,9 @@ impl PageBuf {
     #[inline]
     pub fn as_unsealed_slice(&self) -> &[u8] {
         match &self.kind {
-            Kind::Made { of, index, bytes, unsealed } if bytes.get().is_none() => {
-                unsealed.get_or_init(|| of.make(*index, self.len, false)).as_slice()
+            Kind::Bytes(bytes) => bytes.as_slice(),
+            Kind::Made(made) if made.bytes.get().is_none() => {
+                made.unsealed.get_or_init(|| made.of.make(made.index, self.len, false)).as_slice()
             }
             _ => self.as_slice(),
         }
@@ -287,8 +307,9 @@ impl PageBuf {
     fn made_bytes(&mut self) -> &mut [u8] {
         if !matches!(self.kind, Kind::Bytes(_) | Kind::Part(..)) {
             let made = match std::mem::replace(&mut self.kind, Kind::nothing()) {
-                Kind::Empty(bytes, _) => bytes.into_inner(),
-                Kind::Made { bytes, unsealed, .. } => bytes.into_inner().or(unsealed.into_inner()),
+                Kind::Empty(bytes) => bytes.into_inner(),
+                Kind::EmptyPart(..) => Some(Aligned::zeroed(self.len)),
+                Kind::Made(made) => made.bytes.into_inner().or(made.unsealed.into_inner()),
                 Kind::Bytes(_) | Kind::Part(..) => unreachable!("they are its own"),
                 Kind::Shared(bytes) => {
                     Some(Rc::try_unwrap(bytes).unwrap_or_else(|shared| Aligned::copy_of(shared.as_slice())))
@@ -303,7 +324,7 @@ impl PageBuf {
     pub(crate) fn as_read_target(&mut self) -> &mut [u8] {
         match &self.kind {
             Kind::Bytes(_) | Kind::Part(..) => {}
-            Kind::Empty(_, Some((piece, at))) => {
+            Kind::EmptyPart(piece, at) => {
                 let memory = piece.memory.get_or_init(|| Rc::new(Aligned::uncleared(piece.len)));
                 self.kind = Kind::Part(memory.clone(), *at);
             }
@@ -359,7 +380,7 @@ impl PageBuf {
 impl Clone for PageBuf {
     fn clone(&self) -> PageBuf {
         match &self.kind {
-            Kind::Made { of, index, .. } => PageBuf::made(self.len, of.clone(), *index),
+            Kind::Made(made) => PageBuf::made(self.len, made.of.clone(), made.index),
             Kind::Shared(bytes) => PageBuf { len: self.len, kind: Kind::Shared(bytes.clone()) },
             _ => PageBuf::copy_of(self.as_slice()),
         }
@@ -369,12 +390,12 @@ impl Clone for PageBuf {
 impl std::fmt::Debug for PageBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.kind {
-            Kind::Empty(..) => write!(f, "PageBuf({} B, empty)", self.len),
+            Kind::Empty(_) | Kind::EmptyPart(..) => write!(f, "PageBuf({} B, empty)", self.len),
             Kind::Bytes(_) | Kind::Part(..) | Kind::Shared(_) => write!(f, "PageBuf({} B)", self.len),
-            Kind::Made { of: Origin::Template(_), index, .. } => {
-                write!(f, "PageBuf({} B, pristine page {index})", self.len)
+            Kind::Made(made) => {
+                let kind = if matches!(made.of, Origin::Template(_)) { "pristine" } else { "encoded" };
+                write!(f, "PageBuf({} B, {kind} page {})", self.len, made.index)
             }
-            Kind::Made { index, .. } => write!(f, "PageBuf({} B, encoded page {index})", self.len),
         }
     }
 }

@@ -400,18 +400,18 @@ impl File {
     }
 
     /// Fills all of `bufs` from consecutive offsets.
-    pub async fn read_at(&self, offset: u64, bufs: Bufs) -> (Result<()>, Bufs) {
-        self.host.read_at(offset, bufs).await
+    pub fn read_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+        self.host.read_at(offset, bufs)
     }
 
     /// Writes all of `bufs` at consecutive offsets.
-    pub async fn write_at(&self, offset: u64, bufs: Bufs) -> (Result<()>, Bufs) {
-        self.host.write_at(offset, bufs).await
+    pub fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+        self.host.write_at(offset, bufs)
     }
 
     /// Makes contents and size durable.
-    pub async fn sync(&self) -> Result<()> {
-        self.host.sync().await
+    pub fn sync(&self) -> LocalFuture<'static, Result<()>> {
+        self.host.sync()
     }
 
     /// Current size in bytes.

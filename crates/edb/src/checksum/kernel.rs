@@ -47,8 +47,8 @@ pub(super) fn block_bits_portable(block: &[u8]) -> BlockBits {
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
-        __m256i, _MM_HINT_T0, _mm_prefetch, _mm256_and_si256, _mm256_loadu_si256, _mm256_set1_epi32,
-        _mm256_setzero_si256, _mm256_storeu_si256, _mm256_xor_si256,
+        __m256i, _MM_HINT_T0, _mm_prefetch, _mm256_loadu_si256, _mm256_setzero_si256, _mm256_storeu_si256,
+        _mm256_xor_si256,
     };
 
     use super::BlockBits;
@@ -68,10 +68,11 @@ mod avx2 {
     pub(super) fn block_bits(block: &[u8]) -> BlockBits {
         let (groups, rest) = block.as_chunks::<GROUP_BYTES>();
         debug_assert!(rest.is_empty() && groups.len() <= 1 << GROUP_INDEX_BITS);
-        let mut all = _mm256_setzero_si256();
-        let mut by_vector_bit = [all; 3];
-        let mut by_group_bit = [all; GROUP_INDEX_BITS];
-        for (index, group) in groups.iter().enumerate() {
+        let zero = _mm256_setzero_si256();
+        let mut by_vector_bit = [zero; 3];
+        let mut by_group_bit = [zero; GROUP_INDEX_BITS];
+        let mut totals = [zero; 1 << GROUP_INDEX_BITS];
+        for (group, group_total) in groups.iter().zip(&mut totals) {
             for line in (0..GROUP_BYTES).step_by(CACHE_LINE_BYTES) {
                 // An address behind the page does no harm: nothing is read in the sense of the language.
                 _mm_prefetch::<_MM_HINT_T0>(group.as_ptr().wrapping_add(AHEAD_BYTES + line).cast());
@@ -84,17 +85,21 @@ mod avx2 {
             let odd_sum =
                 _mm256_xor_si256(_mm256_xor_si256(odd[0], odd[1]), _mm256_xor_si256(odd[2], odd[3]));
             let upper = _mm256_xor_si256(pair_2, pair_3);
-            let total = _mm256_xor_si256(_mm256_xor_si256(pair_0, pair_1), upper);
+            *group_total = _mm256_xor_si256(_mm256_xor_si256(pair_0, pair_1), upper);
             by_vector_bit[0] = _mm256_xor_si256(by_vector_bit[0], odd_sum);
             by_vector_bit[1] = _mm256_xor_si256(by_vector_bit[1], _mm256_xor_si256(pair_1, pair_3));
             by_vector_bit[2] = _mm256_xor_si256(by_vector_bit[2], upper);
-            for (bit, sum) in by_group_bit.iter_mut().enumerate() {
-                let mask = _mm256_set1_epi32(-((index >> bit & 1) as i32));
-                *sum = _mm256_xor_si256(*sum, _mm256_and_si256(total, mask));
-            }
-            all = _mm256_xor_si256(all, total);
         }
-        let all = lanes(all);
+        // The upper half of the groups has the highest bit of the index set; added to the lower half, it leaves
+        // half as many groups, and one bit less.
+        for (bit, sum) in by_group_bit.iter_mut().enumerate().rev() {
+            let (lower, upper) = totals[..2 << bit].split_at_mut(1 << bit);
+            for (lower, upper) in lower.iter_mut().zip(upper) {
+                *sum = _mm256_xor_si256(*sum, *upper);
+                *lower = _mm256_xor_si256(*lower, *upper);
+            }
+        }
+        let all = lanes(totals[0]);
         let folded = |sum: [u32; LANES]| sum.iter().fold(0, |sum, word| sum ^ word);
         let with_lane_bit = |bit: usize| (0..LANES).filter(move |lane| lane >> bit & 1 == 1);
         let mut odd_words = 0;

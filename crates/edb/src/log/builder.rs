@@ -10,6 +10,9 @@ use crate::bytes::put_u32;
 use crate::checksum;
 use crate::page::{FLAGS, page_flags};
 
+/// Segments whose memory is kept for others.
+const SPARE_MAX: usize = 16;
+
 /// A segment to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
@@ -24,8 +27,11 @@ pub struct LogBuilder {
     generation: u32,
     segment: u16,
     segments_per_log: u16,
+    /// What lies at `used` and behind means nothing before [`Self::seal`].
     open: Box<[u8; SEGMENT_BYTES]>,
     used: usize,
+    /// Memory of segments that were written, for those to come.
+    spare: Vec<Box<[u8; SEGMENT_BYTES]>>,
     full: VecDeque<Segment>,
     chain: RecordChain,
     /// The record being added in pieces, with its checksum.
@@ -47,6 +53,7 @@ impl LogBuilder {
             segments_per_log,
             open,
             used: DATA_START,
+            spare: Vec::new(),
             full: VecDeque::new(),
             chain,
             scratch: Vec::new(),
@@ -132,7 +139,9 @@ impl LogBuilder {
         if self.used == DATA_START {
             return;
         }
-        let bytes = std::mem::replace(&mut self.open, Box::new([0; SEGMENT_BYTES]));
+        let next = self.spare.pop().unwrap_or_else(|| Box::new([0; SEGMENT_BYTES]));
+        let mut bytes = std::mem::replace(&mut self.open, next);
+        bytes[self.used..].fill(0);
         let segment = self.stamped(bytes);
         self.full.push_back(segment);
         self.used = DATA_START;
@@ -152,6 +161,13 @@ impl LogBuilder {
     /// The full segments since the last call, in order; they may belong to several generations.
     pub fn take_full(&mut self) -> Vec<Segment> {
         self.full.drain(..).collect()
+    }
+
+    /// The bytes of a segment that was written are not needed any more.
+    pub fn reuse(&mut self, segment: Segment) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(segment.bytes);
+        }
     }
 
     fn stamped(&self, mut bytes: Box<[u8; SEGMENT_BYTES]>) -> Segment {

@@ -31,18 +31,18 @@ impl<'a> View<'a> {
 
 impl Pager for View<'_> {
     fn page(&self, pgno: u32) -> btree::Result<PageView<'_>> {
-        let number = match self.last.get() {
-            Some((last, number)) if last == pgno => number,
-            _ => {
-                let found = self.frames.find(PageKey { db: self.db, pgno });
-                let number = found.filter(|number| self.frames.get(*number).holds == Holds::Page);
-                let number = number.ok_or(Stop::Missing(pgno))?;
-                self.frames.touch(number, self.now_ns);
-                self.last.set(Some((pgno, number)));
-                number
-            }
+        let known = self.last.get().filter(|(last, _)| *last == pgno);
+        let number = match known {
+            Some((_, number)) => number,
+            None => self.frames.find(PageKey { db: self.db, pgno }).ok_or(Stop::Missing(pgno))?,
         };
-        Ok(self.frames.get(number).page.as_ref().expect("a frame that holds a page has it").view())
+        let frame = self.frames.get(number);
+        let (Holds::Page, Some(page)) = (frame.holds, &frame.page) else { return Err(Stop::Missing(pgno)) };
+        if known.is_none() {
+            self.frames.touch(number, self.now_ns);
+            self.last.set(Some((pgno, number)));
+        }
+        Ok(page.view())
     }
 
     fn page_bytes(&self) -> usize {
@@ -112,7 +112,7 @@ impl Cache {
             slot.holds = Holds::Page;
             page.apply(change, dbtime)?;
             slot.is_prepared &= !change.formats();
-            frames.touch(frame, now_ns);
+            frames.touch_new(frame, now_ns);
             frames.mark_changed(frame, start, end);
         }
         drop(frames);

@@ -9,12 +9,13 @@
 //! chance.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use world::FixedHashMap;
 use world::sync::Notify;
 
-use super::page::CachedPage;
+use super::page::{CachedPage, SparePages};
+use super::table::PageTable;
 use super::unmade::Unmade;
 use crate::log::{LogPosition, POSITION_END};
 
@@ -30,12 +31,6 @@ const READY_SHARE: usize = 16;
 pub(crate) struct PageKey {
     pub(crate) db: u8,
     pub(crate) pgno: u32,
-}
-
-impl PageKey {
-    fn packed(self) -> u64 {
-        u64::from(self.db) << 32 | u64::from(self.pgno)
-    }
 }
 
 /// What a frame holds.
@@ -54,8 +49,11 @@ pub(crate) enum Holds {
     InFile,
 }
 
+/// One line of a processor's cache: who looks at a frame waits for memory once.
+#[repr(align(64))]
 pub(crate) struct Frame {
-    pub(crate) key: PageKey,
+    db: u8,
+    pgno: u32,
     pub(crate) holds: Holds,
     pub(crate) page: Option<CachedPage>,
     pub(crate) pins: u32,
@@ -76,10 +74,13 @@ pub(crate) struct Frame {
     pub(crate) arrival: Option<Notify>,
 }
 
+const _: () = assert!(size_of::<Frame>() == 64);
+
 impl Frame {
     fn empty() -> Frame {
         Frame {
-            key: PageKey { db: 0, pgno: 0 },
+            db: 0,
+            pgno: 0,
             holds: Holds::Nothing,
             page: None,
             pins: 0,
@@ -92,6 +93,10 @@ impl Frame {
             is_ready: Cell::new(false),
             arrival: None,
         }
+    }
+
+    pub(crate) fn key(&self) -> PageKey {
+        PageKey { db: self.db, pgno: self.pgno }
     }
 
     pub(crate) fn is_dirty(&self) -> bool {
@@ -138,14 +143,16 @@ pub(crate) struct Frames {
     /// Of each frame; apart, so that drawing frames to free looks at little memory.
     uses: Vec<Uses>,
     free: Vec<u32>,
-    table: FixedHashMap<u64, u32>,
+    /// Of each database, by its number.
+    tables: Vec<PageTable>,
     capacity: usize,
     /// Dirty pages in the order of their first change; entries of pages written meanwhile are stale.
     dirty: VecDeque<(LogPosition, u32)>,
     dirty_count: usize,
-    /// First changes of pages that are being written.
-    in_flight: BTreeSet<(LogPosition, u32)>,
+    /// First changes of pages that are being written, by frame.
+    in_flight: FixedHashMap<u32, LogPosition>,
     random: u64,
+    pub(super) spare: SparePages,
     /// Frames whose pages are ready for use, with their last use when they were queued; `None` where nothing is packed.
     /// Frames that were freed meanwhile are stale.
     ready: Option<RefCell<VecDeque<(u32, u64)>>>,
@@ -157,12 +164,13 @@ impl Frames {
             frames: Vec::new(),
             uses: Vec::new(),
             free: Vec::new(),
-            table: FixedHashMap::default(),
+            tables: Vec::new(),
             capacity,
             dirty: VecDeque::new(),
             dirty_count: 0,
-            in_flight: BTreeSet::new(),
+            in_flight: FixedHashMap::default(),
             random: 0x9E37_79B9_7F4A_7C15,
+            spare: SparePages::default(),
             ready: None,
         }
     }
@@ -175,6 +183,15 @@ impl Frames {
     /// The page in `frame` is used.
     #[inline]
     pub(crate) fn touch(&self, frame: u32, now_ns: u64) {
+        // Most uses follow others at the same time, which have changed all there is to change.
+        if self.uses_of(frame).last_ns.get() != now_ns {
+            self.touch_new(frame, now_ns);
+        }
+    }
+
+    /// The page in `frame` has come or has changed: it is used, and may have bytes now.
+    #[inline(never)]
+    pub(crate) fn touch_new(&self, frame: u32, now_ns: u64) {
         self.uses_of(frame).touch(now_ns);
         self.is_ready_from(frame, now_ns);
     }
@@ -202,7 +219,7 @@ impl Frames {
         let limit = self.capacity / READY_SHARE;
         for _ in 0..ready.len() {
             if ready.len() <= limit {
-                return None;
+                break;
             }
             let (frame, queued_ns) = ready.pop_front()?;
             let slot = &self.frames[frame as usize];
@@ -260,8 +277,9 @@ impl Frames {
         self.in_flight.len()
     }
 
+    #[inline]
     pub(crate) fn find(&self, key: PageKey) -> Option<u32> {
-        self.table.get(&key.packed()).copied()
+        self.tables.get(usize::from(key.db))?.find(key.pgno)
     }
 
     pub(crate) fn get(&self, frame: u32) -> &Frame {
@@ -285,19 +303,23 @@ impl Frames {
             (self.frames.len() - 1) as u32
         });
         self.uses[frame as usize] = Uses::default();
-        *self.get_mut(frame) = Frame { key, holds, ..Frame::empty() };
-        let before = self.table.insert(key.packed(), frame);
-        assert!(before.is_none(), "a page lies in one frame");
+        let PageKey { db, pgno } = key;
+        *self.get_mut(frame) = Frame { db, pgno, holds, ..Frame::empty() };
+        if self.tables.len() <= usize::from(db) {
+            self.tables.resize_with(usize::from(db) + 1, PageTable::default);
+        }
+        self.tables[usize::from(db)].insert(pgno, frame);
         frame
     }
 
     /// Empties a frame.
     pub(crate) fn release(&mut self, frame: u32) {
-        let slot = self.get(frame);
+        let slot = self.get_mut(frame);
         assert!(!slot.is_dirty() && !slot.writing && slot.pins == 0, "a page that is needed leaves memory");
-        let key = slot.key;
-        self.table.remove(&key.packed());
-        *self.get_mut(frame) = Frame::empty();
+        let PageKey { db, pgno } = slot.key();
+        let left = std::mem::replace(slot, Frame::empty());
+        self.spare.keep(left.page);
+        self.tables[usize::from(db)].remove(pgno);
         self.free.push(frame);
     }
 
@@ -330,7 +352,7 @@ impl Frames {
     /// Pages that redo has not made, or not kept.
     pub(crate) fn without_bytes(&self) -> impl Iterator<Item = PageKey> {
         let has_no_bytes = |slot: &&Frame| matches!(slot.holds, Holds::Deferred | Holds::InFile);
-        self.frames.iter().filter(has_no_bytes).map(|slot| slot.key)
+        self.frames.iter().filter(has_no_bytes).map(Frame::key)
     }
 
     /// The page is copied out to be written: it counts as in flight from its first change on.
@@ -340,14 +362,14 @@ impl Frames {
         assert!(first != POSITION_END && !slot.writing, "a dirty page is written, and once at a time");
         slot.writing = true;
         self.dirty_count -= 1;
-        self.in_flight.insert((first, frame));
+        self.in_flight.insert(frame, first);
         first
     }
 
     /// The write is done. Returns whether the frame was freed.
     pub(crate) fn end_write(&mut self, frame: u32, first_dirty: LogPosition) -> bool {
-        let was_in_flight = self.in_flight.remove(&(first_dirty, frame));
-        assert!(was_in_flight, "a write ends that nobody has begun");
+        let begun = self.in_flight.remove(&frame);
+        assert!(begun == Some(first_dirty), "a write ends that nobody has begun");
         let slot = self.get_mut(frame);
         slot.writing = false;
         let leaves = std::mem::take(&mut slot.leaving) && slot.pins == 0 && !slot.is_dirty();
@@ -371,36 +393,30 @@ impl Frames {
     /// The first change that is not yet written: dirty or in flight.
     pub(crate) fn oldest_unwritten(&mut self) -> LogPosition {
         let dirty = self.oldest_dirty().map_or(POSITION_END, |(position, _)| position);
-        let writing = self.in_flight.first().map_or(POSITION_END, |(position, _)| *position);
+        let writing = self.in_flight.values().copied().min().unwrap_or(POSITION_END);
         dirty.min(writing)
     }
 
     /// A frame to free, by LRU-2 over a random sample; `None` if the sample held nothing that may leave.
     pub(crate) fn pick_victim(&mut self) -> Option<u32> {
-        let frames = [(); SAMPLE].map(|()| self.next_random(self.frames.len()));
         // All of them first: they lie far apart, and so the processor waits for memory once and not for each.
-        let ranks = frames.map(|frame| self.uses_of(frame).rank());
-        let mut best: Option<(u32, (u64, u64))> = None;
-        for (frame, rank) in frames.into_iter().zip(ranks) {
-            if best.is_none_or(|(_, best)| rank < best) && self.get(frame).may_leave() {
-                best = Some((frame, rank));
+        let mut sample = [(0, (0, 0)); SAMPLE];
+        for drawn in &mut sample {
+            let frame = draw(&mut self.random, self.uses.len());
+            *drawn = (frame, self.uses_of(frame).rank());
+        }
+        let (mut victim, mut lowest) = (None, (u64::MAX, u64::MAX));
+        for (frame, rank) in &sample {
+            if *rank < lowest && self.get(*frame).may_leave() {
+                (victim, lowest) = (Some(*frame), *rank);
             }
         }
-        best.map(|(frame, _)| frame)
-    }
-
-    fn next_random(&mut self, below: usize) -> u32 {
-        // xorshift64*: replacement needs no better, and the same seed gives the same evictions.
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        let high = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
-        ((high * below as u64) >> 32) as u32
+        victim
     }
 
     /// The dirty, writable pages around the one in `frame`, adjacent in the file, at most `limit` of them.
     pub(crate) fn dirty_run(&self, frame: u32, limit: usize) -> std::ops::RangeInclusive<u32> {
-        let key = self.get(frame).key;
+        let key = self.get(frame).key();
         let joins = |pgno: u32| {
             self.find(PageKey { pgno, ..key }).is_some_and(|f| self.get(f).is_dirty() && !self.get(f).writing)
         };
@@ -413,4 +429,17 @@ impl Frames {
         }
         first..=last
     }
+}
+
+/// The next number below `limit`.
+#[inline]
+fn draw(state: &mut u64, limit: usize) -> u32 {
+    // xorshift64*: replacement needs no better, and the same seed gives the same evictions.
+    let mut random = *state;
+    random ^= random >> 12;
+    random ^= random << 25;
+    random ^= random >> 27;
+    *state = random;
+    let high = random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
+    ((high * limit as u64) >> 32) as u32
 }

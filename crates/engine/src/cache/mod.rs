@@ -19,6 +19,7 @@ mod page;
 mod read;
 mod redo;
 mod scavenger;
+mod table;
 #[cfg(test)]
 mod tests;
 mod unmade;
@@ -49,6 +50,7 @@ use crate::io::IoFile;
 use crate::log::writer::Log;
 use crate::log::{LogPosition, POSITION_END};
 use crate::signal::Poison;
+use crate::versions::PageVersions;
 
 /// Smallest cache with which every operation can hold what it needs.
 const FRAMES_MIN: usize = 64;
@@ -77,6 +79,8 @@ pub(crate) struct CachedDatabase {
     template: Option<Rc<Template>>,
     /// Whether pages that are not used are packed.
     packs_pages: bool,
+    /// Of the pages written; redo does not note its own.
+    pub(crate) versions: PageVersions,
     /// Oldest first change of pages written since the last sync began.
     unsynced: Cell<LogPosition>,
     /// The same, of a sync under way.
@@ -97,6 +101,7 @@ impl CachedDatabase {
             coding,
             template_id,
             template,
+            versions: PageVersions::default(),
             unsynced: Cell::new(POSITION_END),
             syncing: Cell::new(POSITION_END),
             syncs_running: Cell::new(0),
@@ -114,6 +119,10 @@ struct Inner {
     page_bytes: usize,
     flush_start: f64,
     flush_stop: f64,
+    /// Free frames below which the scavenger starts.
+    scavenge_start: Cell<usize>,
+    /// Free frames at which it stops.
+    scavenge_stop: Cell<usize>,
     log: RefCell<Option<Log>>,
     frames: RefCell<Frames>,
     databases: RefCell<Vec<Option<Rc<CachedDatabase>>>>,
@@ -129,6 +138,8 @@ struct Inner {
     /// Frames that become free when the write of their page ends.
     leaving: Cell<usize>,
     stalls: Cell<u64>,
+    /// The bytes of the page being encoded.
+    scratch: RefCell<Vec<u8>>,
 }
 
 /// Pages held for one operation; released when dropped.
@@ -139,12 +150,9 @@ pub(crate) struct Pins {
 
 impl Drop for Pins {
     fn drop(&mut self) {
-        let mut frames = self.cache.0.frames.borrow_mut();
-        for frame in self.frames.drain(..) {
-            frames.unpin(frame);
-        }
-        drop(frames);
-        self.cache.pack_idle();
+        let frames = &mut *self.cache.0.frames.borrow_mut();
+        self.frames.iter().for_each(|frame| frames.unpin(*frame));
+        self.cache.pack_idle(frames);
     }
 }
 
@@ -156,6 +164,8 @@ impl Cache {
             page_bytes: config.page_bytes,
             flush_start: config.flush_start,
             flush_stop: config.flush_stop,
+            scavenge_start: Cell::default(),
+            scavenge_stop: Cell::default(),
             log: RefCell::new(None),
             frames: RefCell::new(Frames::new(FRAMES_MIN)),
             databases: RefCell::new(Vec::new()),
@@ -166,11 +176,13 @@ impl Cache {
             writes_running: Cell::new(0),
             leaving: Cell::new(0),
             stalls: Cell::new(0),
+            scratch: RefCell::default(),
         };
         let cache = Cache(Rc::new(inner));
         for notify in [&cache.0.freed, &cache.0.scavenge, &cache.0.written] {
             poison.wake_on_failure(notify);
         }
+        cache.set_thresholds(FRAMES_MIN);
         cache
     }
 
@@ -200,6 +212,7 @@ impl Cache {
             frames.keep_few_ready();
         }
         frames.grow_capacity((bytes / self.0.page_bytes as u64) as usize);
+        self.set_thresholds(frames.capacity());
         databases[usize::from(db)] = Some(Rc::new(database));
     }
 
@@ -251,17 +264,9 @@ impl Cache {
         frame.is_some_and(|frame| frame.is_dirty() || frame.writing)
     }
 
-    /// Free frames below which the scavenger starts.
-    fn scavenge_start(&self) -> usize {
-        self.share(self.0.flush_start)
-    }
-
-    /// Free frames at which it stops.
-    fn scavenge_stop(&self) -> usize {
-        self.share(self.0.flush_stop)
-    }
-
-    fn share(&self, share: f64) -> usize {
-        ((self.0.frames.borrow().capacity() as f64 * share) as usize).max(4)
+    fn set_thresholds(&self, capacity: usize) {
+        let share = |share: f64| ((capacity as f64 * share) as usize).max(4);
+        self.0.scavenge_start.set(share(self.0.flush_start));
+        self.0.scavenge_stop.set(share(self.0.flush_stop));
     }
 }

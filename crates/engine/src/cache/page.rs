@@ -10,6 +10,9 @@ use btree::{Misfit, NodeFunction, PageChange, PageView, SparsePage};
 use edb::page::{PageMut, PageRef};
 use world::{PageBuf, PageCodec};
 
+/// Pages that have left whose memory is kept.
+const SPARE_MAX: usize = 256;
+
 /// The template of a database whose pages can be used and written without making their bytes.
 pub(crate) struct Template {
     pub(crate) nodes: Rc<dyn NodeFunction>,
@@ -23,6 +26,29 @@ pub(crate) struct TemplatePage {
     template: Rc<Template>,
 }
 
+/// Pages without bytes that have left: their memory is for those that come. Many leave at a time, which is slow for an
+/// allocator.
+#[derive(Default)]
+#[expect(clippy::vec_box, reason = "the boxes are what is kept")]
+pub(crate) struct SparePages(Vec<Box<TemplatePage>>);
+
+impl SparePages {
+    /// `page` has left.
+    pub(super) fn keep(&mut self, page: Option<CachedPage>) {
+        if let Some(CachedPage::Sparse(page)) = page
+            && self.0.len() < SPARE_MAX
+        {
+            self.0.push(page);
+        }
+    }
+
+    fn boxed(&mut self, page: TemplatePage) -> Box<TemplatePage> {
+        let Some(mut memory) = self.0.pop() else { return Box::new(page) };
+        *memory = page;
+        memory
+    }
+}
+
 /// In a box, so that frames stay small: looking for pages to free goes over many of them.
 pub(crate) enum CachedPage {
     Buf(Box<PageBuf>),
@@ -31,7 +57,12 @@ pub(crate) enum CachedPage {
 
 impl CachedPage {
     /// Page `pgno` that was read and found good. `template`: the database's, if there is one.
-    pub(crate) fn arrived(page: PageBuf, pgno: u32, template: Option<&Rc<Template>>) -> CachedPage {
+    pub(crate) fn arrived(
+        page: PageBuf,
+        pgno: u32,
+        template: Option<&Rc<Template>>,
+        spare: &mut SparePages,
+    ) -> CachedPage {
         let Some(template) = template else { return CachedPage::of(page) };
         let Template { nodes, codec } = &**template;
         let index = u64::from(pgno) + 1;
@@ -45,10 +76,8 @@ impl CachedPage {
             }
             _ => None,
         };
-        match sparse {
-            Some(page) => CachedPage::Sparse(Box::new(TemplatePage { page, template: template.clone() })),
-            None => CachedPage::of(page),
-        }
+        let Some(sparse) = sparse else { return CachedPage::of(page) };
+        CachedPage::Sparse(spare.boxed(TemplatePage { page: sparse, template: template.clone() }))
     }
 
     /// A page of bytes.
@@ -94,8 +123,8 @@ impl CachedPage {
     }
 
     /// What is written to the file: the page as it is now, stamped.
-    /// `is_prepared`: its header is already that of this write.
-    pub(crate) fn stamped_copy(&mut self, pgno: u32, is_prepared: bool) -> PageBuf {
+    /// `is_prepared`: its header is already that of this write. `scratch`: memory to work in.
+    pub(crate) fn stamped_copy(&mut self, pgno: u32, is_prepared: bool, scratch: &mut Vec<u8>) -> PageBuf {
         let check = |bytes: &[u8]| {
             let valid = PageRef::new(bytes).validate();
             debug_assert_eq!(valid, Ok(()), "page {pgno} must be valid to be written");
@@ -120,7 +149,7 @@ impl CachedPage {
                     check(sparse.page.to_ref().bytes());
                 }
                 sparse.page.prepare_write();
-                sparse.encoded()
+                sparse.encoded(scratch)
             }
         }
     }
@@ -138,11 +167,11 @@ impl TemplatePage {
     }
 
     /// The page to be written: its edits.
-    fn encoded(&self) -> PageBuf {
+    fn encoded(&self, scratch: &mut Vec<u8>) -> PageBuf {
         let (index, len) = (u64::from(self.page.pgno()) + 1, self.page.outline().page_bytes);
-        let mut encoded = Vec::new();
-        self.encode(&mut encoded);
-        let encoded = PageBuf::encoded_by(self.template.codec.clone(), index, encoded.into(), len);
+        scratch.clear();
+        self.encode(scratch);
+        let encoded = PageBuf::encoded_by(self.template.codec.clone(), index, scratch[..].into(), len);
         if cfg!(debug_assertions) {
             let mut bytes = self.bytes();
             edb::checksum::stamp(bytes.as_mut_slice(), self.page.pgno());

@@ -192,10 +192,12 @@ impl Cache {
 
     /// Makes frames for `count` pages from `first` on, which are in none.
     fn expect_pages(&self, first: PageKey, count: usize, purpose: Purpose, wanted: Wanted) -> Arrival {
+        let mut arrival = Arrival { cache: self.clone(), frames: SmallVec::new(), purpose, wanted };
         let mut frames = self.0.frames.borrow_mut();
-        let expected = (0..count as u32)
-            .map(|n| frames.occupy(PageKey { pgno: first.pgno + n, ..first }, Holds::Arriving));
-        let arrival = Arrival { cache: self.clone(), frames: expected.collect(), purpose, wanted };
+        for n in 0..count as u32 {
+            let key = PageKey { pgno: first.pgno + n, ..first };
+            arrival.frames.push(frames.occupy(key, Holds::Arriving));
+        }
         drop(frames);
         self.scavenge_if_short();
         arrival
@@ -203,7 +205,8 @@ impl Cache {
 
     async fn read_pages(&self, first: PageKey, mut arrival: Arrival) -> Result<()> {
         let database = self.database(first.db)?;
-        let bufs: Bufs = arrival.frames.iter().map(|_| PageBuf::empty(self.0.page_bytes)).collect();
+        let mut bufs = Bufs::new();
+        arrival.frames.iter().for_each(|_| bufs.push(PageBuf::empty(self.0.page_bytes)));
         let offset = (u64::from(first.pgno) + 1) * self.0.page_bytes as u64;
         let pages = match database.file.read(IoClass::TransactionalRead, offset, bufs).await {
             Ok(pages) => pages,
@@ -225,7 +228,8 @@ impl Cache {
             if finding == Finding::Good && arrival.wanted == Wanted::Version {
                 (slot.holds, slot.unmade) = (Holds::InFile, Some(Box::new(Unmade::read(&page))));
             } else if finding == Finding::Good {
-                let page = CachedPage::arrived(page, pgno, database.template.as_ref());
+                let page = CachedPage::arrived(page, pgno, database.template.as_ref(), &mut frames.spare);
+                let slot = frames.get_mut(frame);
                 (slot.holds, slot.page) = (Holds::Page, Some(page));
             } else if self.0.redo.get().is_some() {
                 (slot.holds, slot.page) = (Holds::Damaged, Some(CachedPage::of(page)));
@@ -235,7 +239,7 @@ impl Cache {
             }
             match (frames.get(frame).holds, arrival.purpose) {
                 (Holds::Nothing, _) => {}
-                (_, Purpose::Use) => frames.touch(frame, now_ns),
+                (_, Purpose::Use) => frames.touch_new(frame, now_ns),
                 (_, Purpose::Ahead) => frames.expect_use(frame, now_ns),
             }
             drop(frames);

@@ -147,7 +147,7 @@ impl Cache {
                 slot.holds = Holds::Page;
             }
             slot.is_prepared &= !formats;
-            frames.touch(frame, self.0.world.now().ns);
+            frames.touch_new(frame, self.0.world.now().ns);
             frames.mark_changed(frame, start, end);
             if let Err(reason) = self.make_if_due(&mut frames, frame) {
                 return RedoOutcome::Wrong(reason);
@@ -178,7 +178,7 @@ impl Cache {
             slot.holds_page(image.decode(key.pgno, &*self.coding(key.db)?)?);
         }
         slot.is_prepared = false;
-        frames.touch(frame, self.0.world.now().ns);
+        frames.touch_new(frame, self.0.world.now().ns);
         frames.mark_changed(frame, start, end);
         Ok(before)
     }
@@ -222,7 +222,7 @@ impl Cache {
         slot.before().ok()?;
         slot.holds_page(page);
         slot.is_prepared = false;
-        frames.touch(frame, self.0.world.now().ns);
+        frames.touch_new(frame, self.0.world.now().ns);
         frames.mark_changed(frame, at, at);
         Some(())
     }
@@ -270,7 +270,7 @@ impl Cache {
     /// Makes a page that has come to the version that the file holds; if it is that, none of it stays.
     fn make_if_due(&self, frames: &mut Frames, frame: u32) -> Result<(), String> {
         let slot = frames.get_mut(frame);
-        let key = slot.key;
+        let key = slot.key();
         let Some(unmade) = slot.unmade.as_mut().filter(|_| slot.holds == Holds::Deferred) else {
             return Ok(());
         };

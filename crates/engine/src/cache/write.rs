@@ -5,12 +5,12 @@ use results::IoClass;
 use smallvec::SmallVec;
 use world::Bufs;
 
-use super::frames::Holds;
+use super::frames::{Frames, Holds};
 use super::page::CachedPage;
 use super::{Cache, CachedDatabase, LogPosition, PageKey};
 use crate::error::Result;
 use crate::log::POSITION_END;
-use crate::signal::StopSignal;
+use crate::signal::{StopSignal, Working};
 
 /// Largest write of adjacent pages.
 const WRITE_BYTES_MAX: usize = 512 << 10;
@@ -75,7 +75,7 @@ impl Cache {
             if stop.is_stopped() || self.0.poison.check().is_err() {
                 return;
             }
-            let enough = if is_freeing { self.scavenge_stop() } else { self.scavenge_start() };
+            let enough = if is_freeing { self.0.scavenge_stop.get() } else { self.0.scavenge_start.get() };
             is_freeing = self.0.frames.borrow().available() < enough;
             if is_freeing {
                 self.free_frames().await;
@@ -87,7 +87,7 @@ impl Cache {
 
     /// A frame was taken: wakes the scavenger if too few are free.
     pub(super) fn scavenge_if_short(&self) {
-        if self.0.frames.borrow().available() < self.scavenge_start() {
+        if self.0.frames.borrow().available() < self.0.scavenge_start.get() {
             self.0.scavenge.notify_all();
         }
     }
@@ -100,7 +100,7 @@ impl Cache {
     /// One round: clean victims go at once, dirty ones are written first; stops when both cover the deficit, or as many
     /// writes are under way as its urgency allows.
     async fn free_frames(&self) {
-        let goal = self.scavenge_stop();
+        let goal = self.0.scavenge_stop.get();
         let mut misses = 0;
         loop {
             let available = self.0.frames.borrow().available();
@@ -109,19 +109,21 @@ impl Cache {
             {
                 break;
             }
-            let victim = self.0.frames.borrow_mut().pick_victim();
-            let Some(frame) = victim else {
+            let mut frames = self.0.frames.borrow_mut();
+            let Some(frame) = frames.pick_victim() else {
                 misses += 1;
                 if misses > 8 {
                     break;
                 }
                 continue;
             };
-            if self.0.frames.borrow().get(frame).is_dirty() {
+            if frames.get(frame).is_dirty() {
+                drop(frames);
                 self.leaves_when_written(frame);
                 self.start_write(frame);
             } else {
-                self.0.frames.borrow_mut().release(frame);
+                frames.release(frame);
+                drop(frames);
                 self.0.freed.notify_one();
             }
         }
@@ -135,7 +137,7 @@ impl Cache {
 
     /// How urgent it is to free frames when so many are free: not at all down to the start threshold.
     fn urgency(&self, available: usize) -> usize {
-        let start = self.scavenge_start();
+        let start = self.0.scavenge_start.get();
         start.saturating_sub(available) * URGENCY_MAX / start
     }
 
@@ -199,11 +201,8 @@ impl Cache {
     fn start_write(&self, frame: u32) {
         let Ok(run) = self.0.poison.require(self.copy_run(frame)) else { return };
         self.0.writes_running.set(self.0.writes_running.get() + 1);
-        let (cache, working) = (self.clone(), self.0.poison.working());
-        self.0.world.spawn_detached(async move {
-            let _working = working;
-            cache.write_run(run).await;
-        });
+        let working = self.0.poison.working();
+        self.0.world.spawn_detached(self.clone().write_run(run, working));
     }
 
     fn leaves_when_written(&self, frame: u32) {
@@ -215,7 +214,7 @@ impl Cache {
         let (db, range) = {
             let frames = self.0.frames.borrow();
             let limit = (WRITE_BYTES_MAX / self.0.page_bytes).saturating_sub(1).max(1);
-            (frames.get(frame).key.db, frames.dirty_run(frame, limit))
+            (frames.get(frame).key().db, frames.dirty_run(frame, limit))
         };
         for pgno in range.clone() {
             let key = PageKey { db, pgno };
@@ -225,6 +224,9 @@ impl Cache {
                 frame.into_iter().for_each(|frame| self.leaves_when_written(frame));
             }
         }
+        let database = self.database(db)?;
+        let is_redo = self.0.redo.get().is_some();
+        let scratch = &mut *self.0.scratch.borrow_mut();
         let mut frames = self.0.frames.borrow_mut();
         let mut run = Run {
             first: PageKey { db, pgno: *range.start() },
@@ -238,7 +240,10 @@ impl Cache {
             assert!(slot.holds == Holds::Page, "only a page that was made, and verified, is written");
             let is_prepared = std::mem::take(&mut slot.is_prepared);
             let page = slot.page.as_mut().expect("a dirty frame holds a page");
-            run.pages.push(page.stamped_copy(pgno, is_prepared));
+            if !is_redo {
+                database.versions.note(pgno, page.view().dbtime());
+            }
+            run.pages.push(page.stamped_copy(pgno, is_prepared, scratch));
             run.log_needed = run.log_needed.max(slot.last_change);
             let first_dirty = frames.begin_write(frame);
             run.frames.push((frame, first_dirty));
@@ -247,11 +252,10 @@ impl Cache {
     }
 
     /// Packs pages that were not used recently, where the file can; a dirty one as it will be written.
-    pub(super) fn pack_idle(&self) {
-        let mut frames = self.0.frames.borrow_mut();
+    pub(super) fn pack_idle(&self, frames: &mut Frames) {
         while let Some(frame) = frames.next_to_pack() {
             let slot = frames.get_mut(frame);
-            let (key, is_dirty) = (slot.key, slot.is_dirty());
+            let (key, is_dirty) = (slot.key(), slot.is_dirty());
             let database = self.database(key.db);
             let (Some(CachedPage::Buf(page)), Ok(database)) = (&mut slot.page, database) else { continue };
             if !database.packs_pages {
@@ -270,24 +274,23 @@ impl Cache {
         }
     }
 
-    async fn write_run(&self, run: Run) {
-        let Run { first, frames: written, pages, log_needed } = run;
+    async fn write_run(self, run: Run, _working: Working) {
         let log = self.0.log.borrow().clone();
         let result = async {
             if let Some(log) = log.filter(|_| !planted!(PageBeforeLog)) {
-                log.flush_to(log_needed).await?;
-                log.assert_durable(log_needed);
+                log.flush_to(run.log_needed).await?;
+                log.assert_durable(run.log_needed);
             }
             self.0.poison.check()?;
-            let offset = (u64::from(first.pgno) + 1) * self.0.page_bytes as u64;
-            self.database(first.db)?.file.write(IoClass::TransactionalWrite, offset, pages).await
+            let offset = (u64::from(run.first.pgno) + 1) * self.0.page_bytes as u64;
+            self.database(run.first.db)?.file.write(IoClass::TransactionalWrite, offset, run.pages).await
         };
         let result = result.await;
         if self.0.poison.require(result).is_ok()
-            && let Ok(database) = self.database(first.db)
+            && let Ok(database) = self.database(run.first.db)
         {
             let mut frames = self.0.frames.borrow_mut();
-            for (frame, first_dirty) in written {
+            for (frame, first_dirty) in run.frames {
                 database.unsynced.set(database.unsynced.get().min(first_dirty));
                 if frames.get(frame).leaving {
                     self.0.leaving.set(self.0.leaving.get() - 1);

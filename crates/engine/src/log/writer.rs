@@ -399,7 +399,13 @@ impl Log {
         let first = state.full.front()?.position;
         let same_log = |segment: &&Segment| segment.position.generation() == first.generation();
         let count = state.full.iter().take(WRITE_BYTES_MAX / SECTOR_BYTES).take_while(same_log).count();
-        let pages = state.full.drain(..count).map(|segment| page_of(&segment.bytes)).collect();
+        let State { full, builder, .. } = state;
+        let pages = full.drain(..count).map(|segment| {
+            let page = page_of(&segment.bytes);
+            builder.reuse(segment);
+            page
+        });
+        let pages = pages.collect();
         let next = state.full.front().map_or(state.builder.position(), |segment| segment.position);
         Some(Batch { first_segment: first.segment(), pages, end: data_start(next) })
     }

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 pub(super) use layers::Change;
-use layers::{Layer, Overlay, Part, PartData};
+use layers::{Layer, Overlay, Part, PartData, Parts};
 use units::{Format, Unit, copy_padded};
 
 use super::power_cut::{Dice, WriteOutcome};
@@ -127,7 +127,7 @@ impl Contents {
     pub fn write_change(&self, offset: u64, bufs: &[PageBuf]) -> Change {
         let bytes = bufs.iter().map(|buf| buf.len() as u64).sum::<u64>();
         let unit_bytes = self.format.unit_bytes;
-        let mut parts = Vec::with_capacity(bufs.len());
+        let mut parts = Parts::new();
         let mut at = offset;
         for buf in bufs {
             let (mut index, mut start) = (at / unit_bytes as u64, (at % unit_bytes as u64) as usize);
@@ -199,7 +199,7 @@ impl Contents {
     fn resolve(&self, change: Change, outcome: &WriteOutcome, old: impl Fn(u64) -> Unit) -> Change {
         let Change::Write { offset, bytes, parts, grows_to } = change else { return change };
         let parts = match outcome {
-            WriteOutcome::Lost => Vec::new(),
+            WriteOutcome::Lost => Parts::new(),
             WriteOutcome::Kept => parts,
             WriteOutcome::Torn { sectors, sector_bytes } => {
                 let torn = parts.iter().flat_map(Part::units).map(|part| {
@@ -265,7 +265,7 @@ impl Contents {
         if self.clean_but_lost {
             return;
         }
-        self.overlay = Overlay::over(&self.durable);
+        self.overlay.reset(&self.durable);
         for (_, change) in &self.pending {
             self.overlay.apply(&self.format, &self.durable, change);
         }

@@ -9,7 +9,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -54,8 +54,14 @@ impl Wake for TaskWaker {
 struct Task {
     host: HostId,
     /// `None` while the task is being polled.
-    future: Option<LocalFuture<'static, ()>>,
+    run: Option<Run>,
     waker: Arc<TaskWaker>,
+}
+
+/// What polling a task takes: the waker stays with the future, so that no poll counts its handles.
+struct Run {
+    future: LocalFuture<'static, ()>,
+    waker: Waker,
 }
 
 #[derive(Default)]
@@ -77,6 +83,13 @@ impl Tasks {
         let (generation, task) = self.slots.get_mut(key.slot as usize)?;
         if *generation == key.generation { task.as_mut() } else { None }
     }
+}
+
+/// Tasks that are polled one after the other, from `next` on.
+#[derive(Default)]
+struct Batch {
+    keys: Vec<TaskKey>,
+    next: usize,
 }
 
 enum Alarm {
@@ -145,10 +158,11 @@ impl Timers {
 pub(super) struct Executor {
     now: Cell<Time>,
     woken: Woken,
-    batch: RefCell<VecDeque<TaskKey>>,
+    batch: RefCell<Batch>,
     tasks: RefCell<Tasks>,
     timers: RefCell<Timers>,
     main: Arc<TaskWaker>,
+    main_waker: Waker,
 }
 
 impl Executor {
@@ -161,6 +175,7 @@ impl Executor {
             batch: RefCell::default(),
             tasks: RefCell::default(),
             timers: RefCell::default(),
+            main_waker: main.clone().into(),
             main,
         }
     }
@@ -185,7 +200,7 @@ impl Executor {
         let key = TaskKey { slot, generation: entry.0 };
         let waker = Arc::new(TaskWaker { key, queued: AtomicBool::new(false), woken: self.woken.clone() });
         waker.wake_by_ref();
-        entry.1 = Some(Task { host, future: Some(future), waker });
+        entry.1 = Some(Task { host, run: Some(Run { future, waker: waker.clone().into() }), waker });
     }
 
     /// Makes the harness's own future ready.
@@ -196,45 +211,49 @@ impl Executor {
     /// Takes the tasks that are ready now as the next batch; false if there are none.
     pub fn start_batch(&self) -> bool {
         let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut batch = self.batch.borrow_mut();
-        if !woken.is_empty() {
-            batch.extend(&*woken);
+        let batch = &mut *self.batch.borrow_mut();
+        if batch.next == batch.keys.len() {
+            (batch.keys, batch.next) = (std::mem::replace(&mut *woken, std::mem::take(&mut batch.keys)), 0);
             woken.clear();
+        } else {
+            batch.keys.append(&mut woken);
         }
-        !batch.is_empty()
+        !batch.keys.is_empty()
     }
 
     /// The next task of the batch.
     pub fn next_in_batch(&self) -> Option<TaskKey> {
-        self.batch.borrow_mut().pop_front()
+        let batch = &mut *self.batch.borrow_mut();
+        let key = batch.keys.get(batch.next).copied();
+        batch.next += usize::from(key.is_some());
+        key
     }
 
     /// Polls the harness's own future.
     pub fn poll_main<T>(&self, future: Pin<&mut dyn Future<Output = T>>) -> Poll<T> {
         self.main.queued.store(false, Ordering::Release);
-        let waker = Waker::from(self.main.clone());
-        future.poll(&mut Context::from_waker(&waker))
+        future.poll(&mut Context::from_waker(&self.main_waker))
     }
 
     /// Polls one task once, unless it is gone.
     pub fn poll_task(&self, key: TaskKey) {
-        let (mut future, waker) = {
+        let mut run = {
             let mut tasks = self.tasks.borrow_mut();
             let Some(task) = tasks.get(key) else { return };
-            let Some(future) = task.future.take() else { return };
+            let Some(run) = task.run.take() else { return };
             task.waker.queued.store(false, Ordering::Release);
-            (future, Waker::from(task.waker.clone()))
+            run
         };
-        let poll = future.as_mut().poll(&mut Context::from_waker(&waker));
+        let poll = run.future.as_mut().poll(&mut Context::from_waker(&run.waker));
         let mut tasks = self.tasks.borrow_mut();
         match (poll, tasks.get(key)) {
-            (Poll::Pending, Some(task)) => task.future = Some(future),
+            (Poll::Pending, Some(task)) => task.run = Some(run),
             (poll, _) => {
                 if poll.is_ready() && tasks.get(key).is_some() {
                     tasks.remove(key.slot);
                 }
                 drop(tasks);
-                drop(future);
+                drop(run);
             }
         }
     }

@@ -4,8 +4,10 @@
 //! model. After its process has ended, an operation of a host never completes.
 
 use std::cell::{Cell, RefCell};
-use std::future::{pending, ready};
+use std::future::{Future, pending, ready};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
@@ -97,18 +99,18 @@ impl SimHost {
 
     /// An operation that takes storage time.
     fn request(
-        &self,
+        self: &Rc<Self>,
         kind: OpKind,
         path_hash: u64,
         offset: u64,
         job: Job,
         mut bufs: Bufs,
     ) -> Option<Pending> {
-        let bytes = bufs.iter().map(|buf| buf.len() as u64).sum();
+        let bytes = byte_count(&bufs);
         match self.issue(kind, path_hash, offset, bytes) {
             Issue::Never => None,
             Issue::Go(fault) => {
-                Some(Pending::new(self.core.clone(), self.core.submit(self.id, job, bufs, fault)))
+                Some(Pending::new(self.clone(), self.core.submit(self.id, job, bufs, bytes, fault)))
             }
             Issue::GoThenDie => {
                 let _ = self.core.perform(&job, &mut bufs, None);
@@ -258,28 +260,59 @@ fn byte_count(bufs: &Bufs) -> u64 {
     bufs.iter().map(|buf| buf.len() as u64).sum()
 }
 
+impl SimFile {
+    fn transfer(
+        &self,
+        kind: OpKind,
+        offset: u64,
+        job: Job,
+        bufs: Bufs,
+    ) -> LocalFuture<'static, (Result<()>, Bufs)> {
+        match self.host.request(kind, self.path_hash, offset, job, bufs) {
+            Some(request) => Box::pin(Transfer { request, kind, offset, path: self.path.clone() }),
+            None => Box::pin(pending()),
+        }
+    }
+}
+
+/// A read or write of a file under way.
+struct Transfer {
+    request: Pending,
+    kind: OpKind,
+    offset: u64,
+    path: Rc<str>,
+}
+
+impl Future for Transfer {
+    type Output = (Result<()>, Bufs);
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let (result, bufs) = ready!(Pin::new(&mut self.request).poll(cx));
+        let (bytes, is_read) = (byte_count(&bufs), self.kind == OpKind::Read);
+        if result.is_ok() {
+            self.request.host.add_to_totals(|totals| {
+                let (count, total_bytes) = match is_read {
+                    true => (&mut totals.reads, &mut totals.read_bytes),
+                    false => (&mut totals.writes, &mut totals.write_bytes),
+                };
+                *count += 1;
+                *total_bytes += bytes;
+            });
+        }
+        let operation = || match is_read {
+            true => format!("read {bytes} bytes at {} of", self.offset),
+            false => format!("write {bytes} bytes at {} of", self.offset),
+        };
+        Poll::Ready((explain(result, &self.path, operation), bufs))
+    }
+}
+
 impl HostFile for SimFile {
     fn read_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
         if !offset.is_multiple_of(SECTOR_BYTES as u64) {
             let result = explain(Err(NOT_WHOLE_SECTORS), &self.path, || format!("read at {offset} of"));
             return Box::pin(ready((result, bufs)));
         }
-        let job = Job::Read { file: self.node.clone(), offset };
-        let Some(request) = self.host.request(OpKind::Read, self.path_hash, offset, job, bufs) else {
-            return Box::pin(pending());
-        };
-        let (host, path) = (self.host.clone(), self.path.clone());
-        Box::pin(async move {
-            let (result, bufs) = request.await;
-            let bytes = byte_count(&bufs);
-            if result.is_ok() {
-                host.add_to_totals(|totals| {
-                    totals.reads += 1;
-                    totals.read_bytes += bytes;
-                });
-            }
-            (explain(result, &path, || format!("read {bytes} bytes at {offset} of")), bufs)
-        })
+        self.transfer(OpKind::Read, offset, Job::Read { file: self.node.clone(), offset }, bufs)
     }
 
     fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
@@ -292,22 +325,7 @@ impl HostFile for SimFile {
             let result = explain(Err(refusal), &self.path, || format!("write at {offset} of"));
             return Box::pin(ready((result, bufs)));
         }
-        let job = Job::Write { file: self.node.clone(), offset };
-        let Some(request) = self.host.request(OpKind::Write, self.path_hash, offset, job, bufs) else {
-            return Box::pin(pending());
-        };
-        let (host, path) = (self.host.clone(), self.path.clone());
-        Box::pin(async move {
-            let (result, bufs) = request.await;
-            let bytes = byte_count(&bufs);
-            if result.is_ok() {
-                host.add_to_totals(|totals| {
-                    totals.writes += 1;
-                    totals.write_bytes += bytes;
-                });
-            }
-            (explain(result, &path, || format!("write {bytes} bytes at {offset} of")), bufs)
-        })
+        self.transfer(OpKind::Write, offset, Job::Write { file: self.node.clone(), offset }, bufs)
     }
 
     fn sync(&self) -> LocalFuture<'static, Result<()>> {

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::disk::{Dir, FULL, FileNode, Resize};
 use super::fault::FaultKind;
+use super::host::SimHost;
 use super::storage::{FileId, RequestId, StorageFailure, StorageOp, StorageRequest, VolumeId};
 use super::{Core, HostId};
 use crate::{Bufs, Error, ErrorKind, Result, Time};
@@ -24,14 +25,14 @@ pub(super) enum Job {
 }
 
 impl Job {
-    fn storage_request(&self, id: RequestId, bytes: u64) -> StorageRequest {
-        let (volume, file, op, offset): (VolumeId, FileId, StorageOp, u64) = match self {
+    /// What it is to the storage: where, what, and from which byte on.
+    fn place(&self) -> (VolumeId, FileId, StorageOp, u64) {
+        match self {
             Job::Read { file, offset } => (file.volume.id, file.id, StorageOp::Read, *offset),
             Job::Write { file, offset } => (file.volume.id, file.id, StorageOp::Write, *offset),
             Job::Sync { file, .. } => (file.volume.id, file.id, StorageOp::Sync, 0),
             Job::SyncDir { dir, .. } => (dir.volume.id, dir.id, StorageOp::Sync, 0),
-        };
-        StorageRequest { id, volume, file, op, offset, bytes }
+        }
     }
 }
 
@@ -83,11 +84,17 @@ impl Requests {
 
     fn remove(&mut self, id: RequestId) -> Option<Request> {
         self.get(id)?;
+        let request = self.slots[id.0 as u32 as usize].1.take();
+        self.forget(id);
+        request
+    }
+
+    /// The request, which is there, is nothing more than its slot.
+    fn forget(&mut self, id: RequestId) {
         let slot = id.0 as u32;
         let entry = &mut self.slots[slot as usize];
-        entry.0 += 1;
+        *entry = (entry.0 + 1, None);
         self.free.push(slot);
-        entry.1.take()
     }
 
     /// Ends all requests of a host, and returns its writes under way in the order of issue.
@@ -110,17 +117,17 @@ impl Requests {
 }
 
 impl Core {
-    /// Issues a request to the storage.
-    pub fn submit(&self, host: HostId, job: Job, bufs: Bufs, fault: Option<FaultKind>) -> RequestId {
-        let bytes = bufs.iter().map(|buf| buf.len() as u64).sum();
-        let request = {
-            let mut requests = self.requests.borrow_mut();
-            let id = requests.add(host, job, bufs, fault);
-            match &requests.get(id).map(|request| &request.state) {
-                Some(State::UnderWay { job, .. }) => job.storage_request(id, bytes),
-                _ => unreachable!("a new request is under way"),
-            }
-        };
+    /// Issues a request to the storage. `bytes`: the length of `bufs`.
+    pub fn submit(
+        &self,
+        host: HostId,
+        job: Job,
+        bufs: Bufs,
+        bytes: u64,
+        fault: Option<FaultKind>,
+    ) -> RequestId {
+        let (volume, file, op, offset) = job.place();
+        let id = self.requests.borrow_mut().add(host, job, bufs, fault);
         let mut model = self.model.borrow_mut();
         for Resize { volume, file, bytes, is_filled } in self.numbers.resized.borrow_mut().drain(..) {
             model.set_file_size(volume, file, bytes);
@@ -128,8 +135,8 @@ impl Core {
                 model.fill_file(volume, file);
             }
         }
-        model.submit(self.executor.now(), request);
-        request.id
+        model.submit(self.executor.now(), StorageRequest { id, volume, file, op, offset, bytes });
+        id
     }
 
     /// Whether the storage may have completed something by now.
@@ -154,31 +161,20 @@ impl Core {
     }
 
     fn complete(&self, id: RequestId, failure: Option<StorageFailure>) {
-        // Out of the slab while it is worked on, so that no borrow is held.
+        // The effect of a request issues no other one, so the slab may stay borrowed.
         let mut requests = self.requests.borrow_mut();
         let Some(request) = requests.get(id) else { return };
-        let mut bufs = std::mem::take(&mut request.bufs);
         let unknown = State::Done(Ok(()));
         let State::UnderWay { job, fault, waker, abandoned } = std::mem::replace(&mut request.state, unknown)
         else {
             unreachable!("a storage model completed a request twice")
         };
-        drop(requests);
-        let result = match failure {
-            None => self.perform(&job, &mut bufs, fault),
+        request.state = State::Done(match failure {
+            None => self.perform(&job, &mut request.bufs, fault),
             Some(StorageFailure::Lost) => Err(STORAGE_LOST),
             Some(StorageFailure::NoSpace) => Err(STORAGE_FULL),
-        };
-        let mut requests = self.requests.borrow_mut();
-        let finished = if abandoned {
-            requests.remove(id)
-        } else {
-            if let Some(request) = requests.get(id) {
-                request.bufs = bufs;
-                request.state = State::Done(result);
-            }
-            None
-        };
+        });
+        let finished = if abandoned { requests.remove(id) } else { None };
         drop(requests);
         drop(finished);
         if let Some(waker) = waker {
@@ -302,29 +298,33 @@ impl Core {
 
 /// Waits for a request. Dropping it lets the request go on.
 pub(super) struct Pending {
-    core: Rc<Core>,
-    id: RequestId,
+    pub host: Rc<SimHost>,
+    /// `None` once its result was taken.
+    id: Option<RequestId>,
 }
 
 impl Pending {
-    pub fn new(core: Rc<Core>, id: RequestId) -> Pending {
-        Pending { core, id }
+    pub fn new(host: Rc<SimHost>, id: RequestId) -> Pending {
+        Pending { host, id: Some(id) }
     }
 }
 
 impl Future for Pending {
     type Output = (std::result::Result<(), Failure>, Bufs);
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut requests = self.core.requests.borrow_mut();
+        let Pending { host, id: awaited } = self.get_mut();
+        let Some(id) = *awaited else { return Poll::Pending };
+        let mut requests = host.core.requests.borrow_mut();
         // A request that is gone was ended by a power cut: nobody will ever hear of it.
-        let Some(request) = requests.get(self.id) else { return Poll::Pending };
+        let Some(request) = requests.get(id) else { return Poll::Pending };
         match &mut request.state {
             State::UnderWay { waker: Some(waker), .. } => waker.clone_from(cx.waker()),
             State::UnderWay { waker, .. } => *waker = Some(cx.waker().clone()),
             State::Done(result) => {
-                let result = *result;
-                let bufs = requests.remove(self.id).map(|request| request.bufs).unwrap_or_default();
-                return Poll::Ready((result, bufs));
+                let outcome = (*result, std::mem::take(&mut request.bufs));
+                requests.forget(id);
+                *awaited = None;
+                return Poll::Ready(outcome);
             }
         }
         Poll::Pending
@@ -333,14 +333,15 @@ impl Future for Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        let mut requests = self.core.requests.borrow_mut();
-        let finished = match requests.get(self.id).map(|request| &mut request.state) {
+        let Some(id) = self.id else { return };
+        let mut requests = self.host.core.requests.borrow_mut();
+        let finished = match requests.get(id).map(|request| &mut request.state) {
             Some(State::UnderWay { waker, abandoned, .. }) => {
                 *abandoned = true;
                 *waker = None;
                 None
             }
-            Some(State::Done(_)) => requests.remove(self.id),
+            Some(State::Done(_)) => requests.remove(id),
             None => None,
         };
         drop(requests);

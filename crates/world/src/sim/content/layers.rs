@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use smallvec::SmallVec;
+
 use super::units::{Format, Unit};
 use crate::FixedHashMap;
 use crate::sim::runs::Runs;
@@ -33,9 +35,12 @@ impl Part {
     }
 }
 
+/// What one write puts into units.
+pub(in crate::sim) type Parts = SmallVec<[Part; 1]>;
+
 /// One change of a file, as data to be replayed on the durable layer.
 pub(in crate::sim) enum Change {
-    Write { offset: u64, bytes: u64, parts: Vec<Part>, grows_to: Option<u64> },
+    Write { offset: u64, bytes: u64, parts: Parts, grows_to: Option<u64> },
     Resize { bytes: u64 },
 }
 
@@ -44,7 +49,7 @@ impl Change {
     pub fn without_data(self) -> Change {
         match self {
             Change::Write { offset, bytes, grows_to, .. } => {
-                Change::Write { offset, bytes, parts: Vec::new(), grows_to }
+                Change::Write { offset, bytes, parts: Parts::new(), grows_to }
             }
             resize => resize,
         }
@@ -131,6 +136,9 @@ impl Layer {
     }
 }
 
+/// The memory of more units than these is given back at a sync.
+const UNITS_KEPT_MAX: usize = 256;
+
 /// What changed since the durable layer: hides it where it has something of its own.
 pub(in crate::sim) struct Overlay {
     pub(super) layer: Layer,
@@ -142,6 +150,16 @@ impl Overlay {
     pub(super) fn over(durable: &Layer) -> Overlay {
         let layer = Layer::empty(durable.size);
         Overlay { layer, hides_from: u64::MAX }
+    }
+
+    /// As [`Self::over`]. A log is synced after every write, so the memory for few units is kept.
+    pub(super) fn reset(&mut self, durable: &Layer) {
+        let mut units = std::mem::take(&mut self.layer.units);
+        *self = Overlay::over(durable);
+        if units.capacity() <= UNITS_KEPT_MAX {
+            units.clear();
+            self.layer.units = units;
+        }
     }
 
     pub(super) fn unit(&self, durable: &Layer, index: u64) -> Unit {

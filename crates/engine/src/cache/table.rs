@@ -1,0 +1,134 @@
+//! Which frame a page of one database lies in.
+//!
+//! Open addressing: a look-up reads one place in memory, as a rule, where a general map reads two. Looking for
+//! pages is what the cache does most.
+//!
+//! Invariant: between the place where a page belongs and the one where it stands no place is free.
+
+/// A place of the table: a page and its frame.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    pgno: u32,
+    frame: u32,
+}
+
+/// The frame of a place without a page.
+const NO_FRAME: u32 = u32::MAX;
+const FREE: Place = Place { pgno: 0, frame: NO_FRAME };
+
+/// Places of a table at the least.
+const PLACES_MIN: usize = 64;
+
+/// Frames by page number.
+pub(super) struct PageTable {
+    /// A power of two of them, at least half of them free.
+    places: Vec<Place>,
+    pages: usize,
+}
+
+impl Default for PageTable {
+    fn default() -> PageTable {
+        PageTable { places: vec![FREE; PLACES_MIN], pages: 0 }
+    }
+}
+
+impl PageTable {
+    /// The place where a page belongs: those of adjacent pages lie apart.
+    fn home(&self, pgno: u32) -> usize {
+        let hash = u64::from(pgno.wrapping_mul(0x9E37_79B1));
+        ((hash * self.places.len() as u64) >> 32) as usize
+    }
+
+    fn behind(&self, place: usize) -> usize {
+        (place + 1) & (self.places.len() - 1)
+    }
+
+    /// The place of a page, or the free one where it would stand.
+    #[inline]
+    fn place_of(&self, pgno: u32) -> usize {
+        let mut at = self.home(pgno);
+        while self.places[at].frame != NO_FRAME && self.places[at].pgno != pgno {
+            at = self.behind(at);
+        }
+        at
+    }
+
+    /// The frame of a page.
+    #[inline]
+    pub(super) fn find(&self, pgno: u32) -> Option<u32> {
+        let frame = self.places[self.place_of(pgno)].frame;
+        (frame != NO_FRAME).then_some(frame)
+    }
+
+    /// A page that is in no frame lies in this one from now on.
+    pub(super) fn insert(&mut self, pgno: u32, frame: u32) {
+        if 2 * (self.pages + 1) > self.places.len() {
+            let larger = vec![FREE; 2 * self.places.len()];
+            let places = std::mem::replace(&mut self.places, larger);
+            for place in places.into_iter().filter(|place| place.frame != NO_FRAME) {
+                let at = self.place_of(place.pgno);
+                self.places[at] = place;
+            }
+        }
+        let at = self.place_of(pgno);
+        assert!(self.places[at].frame == NO_FRAME, "a page lies in one frame");
+        self.places[at] = Place { pgno, frame };
+        self.pages += 1;
+    }
+
+    /// A page is in no frame any more.
+    pub(super) fn remove(&mut self, pgno: u32) {
+        let mut hole = self.place_of(pgno);
+        if self.places[hole].frame == NO_FRAME {
+            return;
+        }
+        let mask = self.places.len() - 1;
+        let mut at = self.behind(hole);
+        while self.places[at].frame != NO_FRAME {
+            let from_home = at.wrapping_sub(self.home(self.places[at].pgno)) & mask;
+            // It may stand in the hole if it does not belong behind it.
+            if from_home >= at.wrapping_sub(hole) & mask {
+                self.places[hole] = self.places[at];
+                hole = at;
+            }
+            at = self.behind(at);
+        }
+        self.places[hole] = FREE;
+        self.pages -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn a_table_finds_what_a_map_finds_while_pages_come_and_go() {
+        let (mut table, mut map) = (PageTable::default(), BTreeMap::new());
+        let mut state = 1_u64;
+        let mut next = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 33) % below) as u32
+        };
+        for step in 0..30_000 {
+            // Grows to some 100 pages and shrinks again; page numbers lie close together, and all over.
+            let spread = if step % 2 == 0 { 200 } else { u64::from(u32::MAX) };
+            let pgno = next(spread);
+            if map.contains_key(&pgno) || (step / 1_000) % 2 == 1 {
+                let gone = *map.range(pgno..).next().map_or(&pgno, |(pgno, _)| pgno);
+                table.remove(gone);
+                map.remove(&gone);
+            } else {
+                table.insert(pgno, step);
+                map.insert(pgno, step);
+            }
+            assert_eq!(table.pages, map.len());
+            if step % 97 == 0 {
+                assert!(map.iter().all(|(pgno, frame)| table.find(*pgno) == Some(*frame)), "step {step}");
+                assert!((0..200).all(|pgno| table.find(pgno) == map.get(&pgno).copied()), "step {step}");
+            }
+        }
+    }
+}
