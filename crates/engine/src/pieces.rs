@@ -179,7 +179,7 @@ impl Pieces<'_> {
     }
 
     /// Reads the pieces of `queue`, one after the other, and judges them. The next one is asked for before one is judged,
-    /// so that the storage is not idle meanwhile. `judged` is told the bytes of each; ends early when `goes_on` says no.
+    /// so that the storage is not idle meanwhile. `judged` is told the bytes of each; none is begun once `goes_on` says no.
     pub(crate) async fn read_through(
         &self,
         known: Known<'_>,
@@ -188,21 +188,22 @@ impl Pieces<'_> {
         goes_on: impl Fn() -> Result<bool>,
         mut judged: impl FnMut(u64),
     ) -> Result<()> {
-        let take = async || {
-            let (offset, bytes) = queue.take()?;
+        let begin = async || {
+            if !goes_on()? {
+                return Ok(None);
+            }
+            let Some((offset, bytes)) = queue.take() else { return Ok(None) };
             let mut reading = Box::pin(maybe_done(self.read_unjudged(offset, bytes)));
             // Now it is begun.
             let _ = poll!(&mut reading);
             self.world.hand_over();
-            Some((offset, bytes, reading))
+            Ok::<_, Error>(Some((offset, bytes, reading)))
         };
-        let mut ahead = take().await;
-        while goes_on()?
-            && let Some((offset, bytes, mut reading)) = ahead
-        {
+        let mut ahead = begin().await?;
+        while let Some((offset, bytes, mut reading)) = ahead {
             reading.as_mut().await;
             let mut pages = reading.as_mut().take_output().expect("it has been awaited")?;
-            ahead = take().await;
+            ahead = begin().await?;
             self.judge_all(known, offset, &mut pages, findings).await?;
             judged(bytes);
         }
