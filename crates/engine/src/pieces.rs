@@ -178,8 +178,9 @@ impl Pieces<'_> {
         Ok(pages)
     }
 
-    /// Reads the pieces of `queue`, one after the other, and judges them. The next one is asked for before one is judged,
-    /// so that the storage is not idle meanwhile. `judged` is told the bytes of each; none is begun once `goes_on` says no.
+    /// Reads the pieces of `queue`, one after the other, and judges them. The next one is asked for before one is
+    /// judged, so that the storage is not idle meanwhile. `judged` is told the bytes of each; none is begun once
+    /// `goes_on` says no.
     pub(crate) async fn read_through(
         &self,
         known: Known<'_>,

@@ -344,7 +344,8 @@ impl PageBuf {
         }
     }
 
-    /// The memory of buffers that have bytes, if it is one stretch: that of a single buffer, or of neighbours in a piece.
+    /// The memory of buffers that have bytes, if it is one stretch: that of a single buffer, or of neighbours in a
+    /// piece.
     pub(crate) fn stretch(bufs: &mut [PageBuf]) -> Option<NonNull<[u8]>> {
         if let [one] = bufs {
             return Some(NonNull::from(match one.kind {

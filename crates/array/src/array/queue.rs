@@ -11,7 +11,8 @@ const PLACE_BITS: u32 = 24;
 /// The queue of all that happens.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// Time, number in the order of planning and place in `planned`, in one number: a heap compares and moves few bytes.
+    /// Time, number in the order of planning and place in `planned`, in one number: so a heap compares and moves
+    /// few bytes.
     heap: BinaryHeap<Reverse<u128>>,
     planned: Vec<Happening>,
     free: Vec<u32>,

@@ -62,8 +62,8 @@ impl TemplateDatabase {
         }
     }
 
-    /// The entry that a key is of, or else the one in front of it, by number, and whether the key is that of the entry's
-    /// first node. `None` for a key of another form than those of the tree, or in front of all entries.
+    /// The entry that a key is of, or else the one in front of it, by number, and whether the key is that of the
+    /// entry's first node. `None` for a key of another form than those of the tree, or in front of all entries.
     fn entry_at(&self, tree: Tree, key: &[u8]) -> Option<(u64, bool)> {
         let number = |id: u32| Some(u64::from(id.checked_sub(1)?));
         match tree {
