@@ -8,8 +8,7 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use results::IoClass;
-use smallvec::smallvec;
-use world::{OpenMode, PageBuf, PageCodec, TemplatePages, World};
+use world::{OpenMode, PageBuf, PageCodec, STRETCH_BYTES_MAX, TemplatePages, World};
 
 use crate::error::{Error, Result};
 use crate::io::{Counters, IoFile};
@@ -62,19 +61,28 @@ async fn write_template(
             if stop.is_stopped() {
                 return Err(Error::Refused("the creation was stopped".to_owned()));
             }
-            let first = offset / template.page_bytes() as u64;
-            let piece = PageBuf::written_by(bytes as usize, |piece| {
-                let pages = piece.chunks_exact_mut(template.page_bytes());
-                (first..).zip(pages).for_each(|(index, page)| template.fill(index, page));
-                true
+            let starts = (offset..offset + bytes).step_by(STRETCH_BYTES_MAX);
+            let stretches = starts.map(|at| {
+                let len = (STRETCH_BYTES_MAX as u64).min(offset + bytes - at);
+                stretch_of(template, at, len as usize)
             });
-            let piece = piece.expect("it was written");
-            file.write(IoClass::InitWrite, offset, smallvec![piece]).await?;
+            file.write(IoClass::InitWrite, offset, stretches.collect()).await?;
             progress.add(bytes);
         }
         Ok(())
     };
     join_all((0..DEPTH).map(|_| writer())).await.into_iter().collect()
+}
+
+/// Pages of the template from `offset` on.
+fn stretch_of(template: &dyn TemplatePages, offset: u64, len: usize) -> PageBuf {
+    let first = offset / template.page_bytes() as u64;
+    let made = PageBuf::written_by(len, |stretch| {
+        let pages = stretch.chunks_exact_mut(template.page_bytes());
+        (first..).zip(pages).for_each(|(index, page)| template.fill(index, page));
+        true
+    });
+    made.expect("it was written")
 }
 
 /// The directory that a path lies in.

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use crate::memory::{Aligned, SLAB_BYTES};
+use crate::memory::{Aligned, SLAB_BYTES, STRETCH_BYTES_MAX};
 
 /// Unit of unbuffered I/O: offsets, lengths and memory addresses are multiples of it.
 pub const SECTOR_BYTES: usize = 4096;
@@ -163,14 +163,19 @@ impl PageBuf {
         PageBuf { len, kind: Kind::nothing() }
     }
 
-    /// `count` buffers of `len` bytes to read into in one operation. They come to lie side by side in memory: to the
-    /// device they are one stretch, where it would serve each of many stretches as a request of its own. The memory is
-    /// free again when the last of them is gone, so they are for readers who let go of all of them together.
+    /// `count` buffers of `len` bytes to read into in one operation. They come to lie side by side in stretches of
+    /// [`STRETCH_BYTES_MAX`]: a device may serve each stretch as a request of its own. The memory is free again when
+    /// the last buffer of a stretch is gone, so they are for readers who let go of all of them together.
     pub fn side_by_side(count: usize, len: usize) -> Bufs {
         assert!(len <= ZEROS.len(), "{len} bytes are more than a page");
-        let piece = Rc::new(Piece { len: count * len, memory: OnceCell::new() });
-        let part = |n| PageBuf { len, kind: Kind::EmptyPart(piece.clone(), n * len) };
-        (0..count).map(part).collect()
+        let per_piece = STRETCH_BYTES_MAX / len;
+        let pieces = (0..count).step_by(per_piece).map(|first| per_piece.min(count - first));
+        pieces
+            .flat_map(|parts| {
+                let piece = Rc::new(Piece { len: parts * len, memory: OnceCell::new() });
+                (0..parts).map(move |n| PageBuf { len, kind: Kind::EmptyPart(piece.clone(), n * len) })
+            })
+            .collect()
     }
 
     /// A copy of `bytes`.

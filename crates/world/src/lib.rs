@@ -37,6 +37,7 @@ use futures_channel::oneshot;
 pub use buf::{Bufs, CodecMaker, Encoding, PageBuf, PageCodec, SECTOR_BYTES, TemplatePages};
 pub use error::{Error, ErrorKind, Result};
 pub use fixed_hash::{FixedHashMap, FixedHashSet};
+pub use memory::STRETCH_BYTES_MAX;
 pub use task::Task;
 pub use time::{Duration, LAPSE_MIN, Lapse, LapseKind, Time, WallClock};
 

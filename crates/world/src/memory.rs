@@ -26,8 +26,9 @@ pub(crate) struct Aligned {
 /// Small buffers are cut from pieces of memory of this size, which the system can back with one large page
 /// each: fewer page faults, and a page of a database is one stretch of memory to the device instead of eight.
 pub(crate) const SLAB_BYTES: usize = 2 << 20;
-/// Larger buffers are allocated one by one.
-const SLAB_BUFFER_BYTES_MAX: usize = 1 << 20;
+/// Largest buffer that is cut from a slab, and so the largest that is sure to be one stretch of memory to a device.
+/// Larger ones are allocated one by one: slabs are kept, each for one length.
+pub const STRETCH_BYTES_MAX: usize = 256 << 10;
 /// Large buffers kept per thread and size when they are freed; more go back to the allocator. Small ones stay
 /// for the next.
 const POOL_BYTES_MAX: usize = 8 << 20;
@@ -123,7 +124,7 @@ impl Aligned {
 
     /// Whether buffers of this length are cut from slabs.
     pub fn is_cut(len: usize) -> bool {
-        len <= SLAB_BUFFER_BYTES_MAX && SLAB_BYTES.is_multiple_of(len)
+        len <= STRETCH_BYTES_MAX && SLAB_BYTES.is_multiple_of(len)
     }
 
     fn allocate(len: usize, align: usize) -> NonNull<u8> {

@@ -107,7 +107,7 @@ fn single_buffers_of_registered_slabs_carry_their_own_bytes_and_large_ones_are_u
         // More than one slab, and a buffer that is cut from none.
         let (pages, bytes) = (80, 64 << 10);
         let offset = |number: usize| (number * bytes) as u64;
-        let lengths = std::iter::repeat_n(bytes, pages).chain([2 << 20]);
+        let lengths = std::iter::repeat_n(bytes, pages).chain([1 << 20]);
         for (number, length) in lengths.clone().enumerate() {
             let buf = PageBuf::copy_of(&vec![number as u8; length]);
             file.write_at(offset(number), smallvec![buf]).await.0.unwrap();
