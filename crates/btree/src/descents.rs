@@ -33,7 +33,7 @@ pub(crate) struct Way {
     /// What tells equal keys apart, where keys repeat.
     tail: EntryName,
     steps: [Step; STEPS_MAX],
-    /// So many of them are known.
+    /// The number of steps that are known.
     known: usize,
 }
 

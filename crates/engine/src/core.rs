@@ -264,6 +264,8 @@ impl Core {
             self.poison.fail(&error);
             return Err(error);
         }
+        // At the change and not at the write: a page that the cache forgets to write is found, too.
+        mini.changes.iter().for_each(|change| database.versions.note(change.pgno, dbtime));
         if let Some(transaction) = mini.transaction {
             if mini.compensates {
                 transactions.compensated(transaction);

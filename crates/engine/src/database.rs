@@ -111,9 +111,7 @@ impl Database {
     /// Gives the database its share of the cache.
     pub(crate) fn join(&self, cache: &Cache, cache_bytes: u64) {
         let template = self.template.clone();
-        let mut cached =
-            CachedDatabase::new(self.file.clone(), self.coding.clone(), self.template_id, template);
-        cached.versions = self.versions.clone();
+        let cached = CachedDatabase::new(self.file.clone(), self.coding.clone(), self.template_id, template);
         cache.attach(self.id, cached, cache_bytes);
     }
 

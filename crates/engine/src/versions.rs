@@ -1,9 +1,9 @@
 //! The versions that instances of this process gave the pages of a database.
 //!
-//! Invariant: what is remembered of a page is the version written last, which is its newest one once the database
-//! was closed in order. So a closed file that holds another version of the page lost a write.
+//! Invariant: what is remembered of a page is its newest change, as long as the database was closed in order or
+//! not recovered since. So a closed file that holds another version of the page lost a write.
 //!
-//! Limits: the first [`PAGES_MAX`] pages that are written, and 32 bits of each version; nothing outlives the process.
+//! Limits: the first [`PAGES_MAX`] pages that are changed, and 32 bits of each version; nothing outlives the process.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ const PAGES_MAX: usize = 1 << 18;
 pub struct PageVersions(Rc<RefCell<FixedHashMap<u32, u32>>>);
 
 impl PageVersions {
-    /// Page `pgno` is written with this modification count.
+    /// Page `pgno` has this modification count from now on.
     pub(crate) fn note(&self, pgno: u32, dbtime: u64) {
         let mut versions = self.0.borrow_mut();
         if versions.len() < PAGES_MAX || versions.contains_key(&pgno) {

@@ -355,7 +355,7 @@ impl PageBuf {
         if let [one] = bufs {
             return Some(NonNull::from(match one.kind {
                 Kind::Bytes(_) | Kind::Part(..) => one.own_bytes(),
-                // To be written: nobody changes them.
+                // To be written: the bytes stay as they are.
                 _ => return Some(NonNull::from(one.as_slice())),
             }));
         }

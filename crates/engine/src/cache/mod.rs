@@ -50,7 +50,6 @@ use crate::io::IoFile;
 use crate::log::writer::Log;
 use crate::log::{LogPosition, POSITION_END};
 use crate::signal::Poison;
-use crate::versions::PageVersions;
 
 /// Smallest cache with which every operation can hold what it needs.
 const FRAMES_MIN: usize = 64;
@@ -79,8 +78,6 @@ pub(crate) struct CachedDatabase {
     template: Option<Rc<Template>>,
     /// Whether pages that are not used are packed.
     packs_pages: bool,
-    /// Of the pages written; redo does not note its own.
-    pub(crate) versions: PageVersions,
     /// Oldest first change of pages written since the last sync began.
     unsynced: Cell<LogPosition>,
     /// The same, of a sync under way.
@@ -101,7 +98,6 @@ impl CachedDatabase {
             coding,
             template_id,
             template,
-            versions: PageVersions::default(),
             unsynced: Cell::new(POSITION_END),
             syncing: Cell::new(POSITION_END),
             syncs_running: Cell::new(0),

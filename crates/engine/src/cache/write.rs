@@ -224,8 +224,6 @@ impl Cache {
                 frame.into_iter().for_each(|frame| self.leaves_when_written(frame));
             }
         }
-        let database = self.database(db)?;
-        let is_redo = self.0.redo.get().is_some();
         let scratch = &mut *self.0.scratch.borrow_mut();
         let mut frames = self.0.frames.borrow_mut();
         let mut run = Run {
@@ -240,9 +238,6 @@ impl Cache {
             assert!(slot.holds == Holds::Page, "only a page that was made, and verified, is written");
             let is_prepared = std::mem::take(&mut slot.is_prepared);
             let page = slot.page.as_mut().expect("a dirty frame holds a page");
-            if !is_redo {
-                database.versions.note(pgno, page.view().dbtime());
-            }
             run.pages.push(page.stamped_copy(pgno, is_prepared, scratch));
             run.log_needed = run.log_needed.max(slot.last_change);
             let first_dirty = frames.begin_write(frame);

@@ -22,9 +22,9 @@ const PAGES_WAITING_PER_READ: usize = 8;
 /// When the next read begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// As ESE does it. Whenever redo goes on it asks for so many reads that the limit is under way. While it waits for
-    /// the oldest of them, nobody asks for more: so the storage sees fewer by then, as in most published soft
-    /// recoveries, which have 5.5 to 7 under way. Storage that is faster than redo does not wait for redo: what has
+    /// As ESE does it. Whenever redo goes on it asks for reads until the limit is under way. While it waits for the
+    /// oldest of them, it asks for no more: so the storage sees fewer by then, as in most published soft recoveries,
+    /// which have 5.5 to 7 under way. Storage that is faster than redo does not wait for redo: what has
     /// come in order counts as used.
     OfRedo,
     /// Whenever one ends: the limit is under way as long as there is something to read.
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(ends(&mut window, numbers[2]), [at(3)]);
         assert_eq!(window.may_begin, 1);
 
-        // At the pace of the reads nobody waits for the first.
+        // At the pace of the reads, the end of any read lets the next one begin.
         let mut window = Window::new(3, Pace::OfReads);
         let numbers = [1, 2, 3].map(|segment| window.begin(&run(segment)));
         assert_eq!((ends(&mut window, numbers[1]), window.may_begin), (vec![], 1));

@@ -192,7 +192,7 @@ impl Worker {
     }
 }
 
-/// Sends a message when there is room for it; `false` if nobody receives any more.
+/// Sends a message when there is room for it; `false` if the receiver is gone.
 pub(super) async fn send<T>(to: &mut Sender<T>, message: T) -> bool {
     poll_fn(|cx| to.poll_ready(cx)).await.is_ok() && to.start_send(message).is_ok()
 }
