@@ -49,6 +49,6 @@ pub use in_use::PagesInUse;
 pub use log_record::LogRecord;
 pub use page_coding::{PageCoding, PlainCoding};
 pub use pager::{FilePages, Pager, Result, Stop};
-pub use sparse::{NodeFunction, Outline, SparsePage};
+pub use sparse::{NodeFunction, Outline, SparsePage, Spot};
 pub use tree::{Position, Seek, Tree};
 pub use view::PageView;

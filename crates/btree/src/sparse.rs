@@ -24,11 +24,15 @@ const NODES_MADE_MAX: usize = 12;
 /// Bytes of a node beside key and data: its tag and the length of its key.
 const NODE_OVERHEAD_BYTES: usize = 6;
 
-/// What the header of a template page says.
+/// Names a page to the [`NodeFunction`] that says what is on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spot(pub u64);
+
+/// What the header of a page says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outline {
     /// Bytes of the page.
-    pub page_bytes: usize,
+    pub page_bytes: u32,
     /// See `edb::page::PageRef`, as the next four.
     pub dbtime: u64,
     /// Left neighbour.
@@ -43,24 +47,24 @@ pub struct Outline {
     pub nodes: u16,
     /// Free bytes.
     pub free_bytes: u16,
-    /// Names the page to the function that made this.
-    pub place: u64,
 }
 
 /// The pages of a template database, node by node.
 pub trait NodeFunction {
-    /// The header of page `pgno`; `None` if that page is only to be had as bytes. A page that has one is not a
-    /// root, has an empty external header, and nodes without flags.
-    fn outline(&self, pgno: u32) -> Option<Outline>;
+    /// Page `pgno`; `None` if it is only to be had as bytes. A page that has a spot is not a root, has an empty
+    /// external header, and nodes without flags.
+    fn spot(&self, pgno: u32) -> Option<Spot>;
+    /// The header of a page.
+    fn outline(&self, page: Spot) -> Outline;
     /// Where a key stands among the nodes, without looking at them: the slot that has it, or `Err` with the slot where
     /// it belongs. A last node without a key is above all. `None` for a key of another form than those of the nodes.
-    fn place(&self, page: &Outline, key: &[u8]) -> Option<Result<usize, usize>>;
+    fn place(&self, page: Spot, key: &[u8]) -> Option<Result<usize, usize>>;
     /// The key of node `slot`.
-    fn key(&self, page: &Outline, slot: usize) -> NodeKey;
+    fn key(&self, page: Spot, slot: usize) -> NodeKey;
     /// Bytes of the data of node `slot`.
-    fn data_bytes(&self, page: &Outline, slot: usize) -> usize;
+    fn data_bytes(&self, page: Spot, slot: usize) -> usize;
     /// Writes the data of node `slot`.
-    fn write_data(&self, page: &Outline, slot: usize, data: &mut [u8]);
+    fn write_data(&self, page: Spot, slot: usize, data: &mut [u8]);
     /// Writes all of page `pgno`; what stands in place of the checksums does not matter.
     fn write_page(&self, pgno: u32, page: &mut [u8]);
     /// Appends a sparse page of this template as its edits, in a form that the page codec of the database decodes, too.
@@ -103,16 +107,24 @@ struct Made {
     next: OnceCell<Box<Made>>,
 }
 
-/// A page of a template database and what was changed on it.
-pub struct SparsePage {
-    source: Rc<dyn NodeFunction>,
-    pgno: u32,
-    template: Outline,
-    /// As the page is now.
-    now: Outline,
+/// What was changed on a page.
+#[derive(Clone, Default)]
+struct Edits {
     /// In the order in which they were made.
     ops: Vec<PageOp>,
-    edits: SmallVec<[Edit; 4]>,
+    /// In the order of the nodes.
+    nodes: SmallVec<[Edit; 4]>,
+}
+
+/// A page of a template database and what was changed on it. A cache has many, most of them unchanged, and each look at
+/// one waits for memory: so it is small.
+pub struct SparsePage {
+    source: Rc<dyn NodeFunction>,
+    spot: Spot,
+    pgno: u32,
+    /// As the page is now.
+    now: Outline,
+    edits: Option<Box<Edits>>,
     made: OnceCell<Made>,
     bytes: OnceCell<Box<[u8]>>,
 }
@@ -121,7 +133,6 @@ impl Clone for SparsePage {
     fn clone(&self) -> SparsePage {
         SparsePage {
             source: self.source.clone(),
-            ops: self.ops.clone(),
             edits: self.edits.clone(),
             made: OnceCell::new(),
             bytes: OnceCell::new(),
@@ -133,14 +144,14 @@ impl Clone for SparsePage {
 impl SparsePage {
     /// Page `pgno` of the template; `None` if it is only to be had as bytes.
     pub fn of_template(source: Rc<dyn NodeFunction>, pgno: u32) -> Option<SparsePage> {
-        let template = source.outline(pgno)?;
+        let spot = source.spot(pgno)?;
+        let now = source.outline(spot);
         Some(SparsePage {
             source,
+            spot,
             pgno,
-            template,
-            now: template,
-            ops: Vec::new(),
-            edits: SmallVec::new(),
+            now,
+            edits: None,
             made: OnceCell::new(),
             bytes: OnceCell::new(),
         })
@@ -157,7 +168,7 @@ impl SparsePage {
     ) -> Option<SparsePage> {
         let mut page = SparsePage::of_template(source, pgno)?;
         for op in ops {
-            if page.ops.len() == EDITS_MAX || !page.apply_op(op).ok()? {
+            if page.ops().len() == EDITS_MAX || !page.apply_op(op).ok()? {
                 return None;
             }
         }
@@ -173,12 +184,16 @@ impl SparsePage {
 
     /// The edits so far, in order.
     pub fn ops(&self) -> &[PageOp] {
-        &self.ops
+        self.edits.as_ref().map_or(&[], |edits| &edits.ops)
+    }
+
+    fn edits(&self) -> &[Edit] {
+        self.edits.as_ref().map_or(&[], |edits| &edits.nodes)
     }
 
     /// Whether it is the page of the template.
     pub fn is_pristine(&self) -> bool {
-        self.ops.is_empty() && self.now == self.template
+        self.edits.is_none() && self.now == self.source.outline(self.spot)
     }
 
     /// The header as it is now.
@@ -220,7 +235,7 @@ impl SparsePage {
                     | SetNext { .. }
             )
         };
-        if self.ops.len() + change.ops.len() > EDITS_MAX || !change.ops.iter().all(known) {
+        if self.ops().len() + change.ops.len() > EDITS_MAX || !change.ops.iter().all(known) {
             return Ok(false);
         }
         for op in &change.ops {
@@ -257,32 +272,33 @@ impl SparsePage {
             _ => return Ok(false),
         }
         self.bytes.take();
-        let number = self.ops.len() as u16;
+        let edits = self.edits.get_or_insert_default();
+        let number = edits.ops.len() as u16;
         match &op {
             PageOp::Insert { slot, flags, .. } => {
-                let (at, base) = self.room_at((*slot).into());
+                let (at, base) = edits.room_at((*slot).into());
                 let flags = flags & !node_flags::COMPRESSED;
-                self.edits.insert(at, Edit { base, what: What::Added { key: number, data: number, flags } });
+                edits.nodes.insert(at, Edit { base, what: What::Added { key: number, data: number, flags } });
                 self.now.nodes += 1;
             }
             PageOp::Delete { slot } => {
-                let Origin { base, edit } = self.origin((*slot).into());
+                let Origin { base, edit } = Origin::among(&edits.nodes, (*slot).into());
                 let removed = Edit { base: base as u16, what: What::Removed };
                 match edit {
-                    Ok(at) if matches!(self.edits[at].what, What::Added { .. }) => {
-                        self.edits.remove(at);
+                    Ok(at) if matches!(edits.nodes[at].what, What::Added { .. }) => {
+                        edits.nodes.remove(at);
                     }
-                    Ok(at) => self.edits[at] = removed,
-                    Err(at) => self.edits.insert(at, removed),
+                    Ok(at) => edits.nodes[at] = removed,
+                    Err(at) => edits.nodes.insert(at, removed),
                 }
                 self.now.nodes -= 1;
             }
-            PageOp::Replace { slot, .. } => match self.change_of((*slot).into()) {
+            PageOp::Replace { slot, .. } => match edits.change_of((*slot).into()) {
                 What::Added { data, .. } => *data = number,
                 What::Changed { data, .. } => *data = Some(number),
                 What::Removed => {}
             },
-            PageOp::SetNodeFlags { slot, flags: wanted } => match self.change_of((*slot).into()) {
+            PageOp::SetNodeFlags { slot, flags: wanted } => match edits.change_of((*slot).into()) {
                 What::Added { flags, .. } | What::Changed { flags, .. } => {
                     *flags = wanted & !node_flags::COMPRESSED;
                 }
@@ -293,53 +309,18 @@ impl SparsePage {
             _ => {}
         }
         self.now.free_bytes = free as u16;
-        self.ops.push(op);
+        edits.ops.push(op);
         Ok(true)
     }
 
-    /// The edit of the node in `slot`, made if there is none.
-    fn change_of(&mut self, slot: usize) -> &mut What {
-        let Origin { base, edit } = self.origin(slot);
-        let at = edit.unwrap_or_else(|at| {
-            let what = What::Changed { data: None, flags: 0 };
-            self.edits.insert(at, Edit { base: base as u16, what });
-            at
-        });
-        &mut self.edits[at].what
-    }
-
-    /// Where a node added at `slot` goes among the edits, and in front of which node of the template.
-    fn room_at(&self, slot: usize) -> (usize, u16) {
-        let mut shift = 0isize;
-        for (i, edit) in self.edits.iter().enumerate() {
-            if edit.base as isize + shift >= slot as isize {
-                return (i, (slot as isize - shift) as u16);
-            }
-            shift += edit.what.shift();
-        }
-        (self.edits.len(), (slot as isize - shift) as u16)
-    }
-
     fn origin(&self, slot: usize) -> Origin {
-        let wanted = slot as isize;
-        let mut shift = 0isize;
-        for (i, edit) in self.edits.iter().enumerate() {
-            let at = edit.base as isize + shift;
-            if at > wanted {
-                return Origin { base: (wanted - shift) as usize, edit: Err(i) };
-            }
-            if at == wanted && !matches!(edit.what, What::Removed) {
-                return Origin { base: edit.base.into(), edit: Ok(i) };
-            }
-            shift += edit.what.shift();
-        }
-        Origin { base: (wanted - shift) as usize, edit: Err(self.edits.len()) }
+        Origin::among(self.edits(), slot)
     }
 
     /// Writes the page; what stands in place of the checksums does not matter.
     pub fn fill(&self, page: &mut [u8]) {
         self.source.write_page(self.pgno, page);
-        for op in &self.ops {
+        for op in self.ops() {
             let applied = op.apply(self.pgno, page);
             debug_assert_eq!(applied, Ok(()), "an edit that a sparse page has taken fits its bytes");
         }
@@ -351,7 +332,7 @@ impl SparsePage {
     /// The page as bytes.
     pub fn to_ref(&self) -> PageRef<'_> {
         PageRef::new(self.bytes.get_or_init(|| {
-            let mut page = vec![0; self.now.page_bytes].into_boxed_slice();
+            let mut page = vec![0; self.now.page_bytes as usize].into_boxed_slice();
             self.fill(&mut page);
             page
         }))
@@ -377,7 +358,7 @@ impl SparsePage {
             return self.to_ref().node(slot);
         }
         let Origin { base, edit } = self.origin(slot);
-        let (key, data, flags) = match edit.ok().map(|at| self.edits[at].what) {
+        let (key, data, flags) = match edit.ok().map(|at| self.edits()[at].what) {
             Some(What::Added { key, data, flags }) => (self.op_key(key), self.op_data(data), flags),
             Some(What::Changed { data, flags }) => {
                 let Some(made) = self.made(base) else { return self.to_ref().node(slot) };
@@ -404,23 +385,23 @@ impl SparsePage {
     }
 
     fn make(&self, slot: usize) -> Made {
-        let key = self.source.key(&self.template, slot);
-        let mut bytes = NodeKey::from_elem(0, key.len() + self.source.data_bytes(&self.template, slot));
+        let key = self.source.key(self.spot, slot);
+        let mut bytes = NodeKey::from_elem(0, key.len() + self.source.data_bytes(self.spot, slot));
         let (key_place, data) = bytes.split_at_mut(key.len());
         key_place.copy_from_slice(&key);
-        self.source.write_data(&self.template, slot, data);
+        self.source.write_data(self.spot, slot, data);
         Made { slot: slot as u16, key_bytes: key.len() as u16, bytes, next: OnceCell::new() }
     }
 
     fn op_key(&self, op: u16) -> &[u8] {
-        match &self.ops[usize::from(op)] {
+        match &self.ops()[usize::from(op)] {
             PageOp::Insert { key, .. } => key,
             _ => &[],
         }
     }
 
     fn op_data(&self, op: u16) -> &[u8] {
-        match &self.ops[usize::from(op)] {
+        match &self.ops()[usize::from(op)] {
             PageOp::Insert { data, .. } | PageOp::Replace { data, .. } => data,
             _ => &[],
         }
@@ -428,7 +409,7 @@ impl SparsePage {
 
     /// The flags of node `slot`, without making the node.
     pub fn flags_of(&self, slot: usize) -> u8 {
-        match self.origin(slot).edit.map(|at| self.edits[at].what) {
+        match self.origin(slot).edit.map(|at| self.edits()[at].what) {
             Ok(What::Added { flags, .. } | What::Changed { flags, .. }) => flags,
             Ok(What::Removed) | Err(_) => 0,
         }
@@ -439,12 +420,12 @@ impl SparsePage {
     pub fn child(&self, slot: usize) -> Option<u32> {
         let Origin { base, edit } = self.origin(slot);
         let mut data = [0; 4];
-        match edit.map(|at| self.edits[at].what) {
+        match edit.map(|at| self.edits()[at].what) {
             Ok(What::Added { data: op, .. } | What::Changed { data: Some(op), .. }) => {
                 data = self.op_data(op).try_into().ok()?;
             }
-            _ if self.source.data_bytes(&self.template, base) == data.len() => {
-                self.source.write_data(&self.template, base, &mut data);
+            _ if self.source.data_bytes(self.spot, base) == data.len() => {
+                self.source.write_data(self.spot, base, &mut data);
             }
             _ => return None,
         }
@@ -454,9 +435,9 @@ impl SparsePage {
     /// Bytes of the data of node `slot`, without making the node.
     pub fn data_bytes(&self, slot: usize) -> usize {
         let Origin { base, edit } = self.origin(slot);
-        match edit.map(|at| self.edits[at].what) {
+        match edit.map(|at| self.edits()[at].what) {
             Ok(What::Added { data, .. } | What::Changed { data: Some(data), .. }) => self.op_data(data).len(),
-            _ => self.source.data_bytes(&self.template, base),
+            _ => self.source.data_bytes(self.spot, base),
         }
     }
 
@@ -467,16 +448,16 @@ impl SparsePage {
 
     fn key(&self, slot: usize) -> NodeKey {
         let Origin { base, edit } = self.origin(slot);
-        match edit.map(|at| self.edits[at].what) {
+        match edit.map(|at| self.edits()[at].what) {
             Ok(What::Added { key, .. }) => NodeKey::from_slice(self.op_key(key)),
-            _ => self.source.key(&self.template, base),
+            _ => self.source.key(self.spot, base),
         }
     }
 
     /// As `PageRef::search`, of a leaf.
     pub fn search(&self, key: &[u8]) -> Result<usize, usize> {
-        match self.source.place(&self.template, key) {
-            Some(place) => self.moved(place, &self.edits, |own, _| compare_keys(own, key)),
+        match self.source.place(self.spot, key) {
+            Some(place) => self.moved(place, self.edits(), |own, _| compare_keys(own, key)),
             None => self.halve(self.node_count(), |slot| compare_keys(&self.key(slot), key)),
         }
     }
@@ -484,7 +465,7 @@ impl SparsePage {
     /// As `PageRef::search_entry`, of a leaf.
     pub fn search_entry(&self, key: &[u8], data: &[u8]) -> Result<usize, usize> {
         let compare = |node: Node| node.compare_entry(key, data);
-        let Some(mut place) = self.source.place(&self.template, key) else {
+        let Some(mut place) = self.source.place(self.spot, key) else {
             return self.halve(self.node_count(), |slot| compare(self.node(slot)));
         };
         if let Ok(base) = place {
@@ -494,7 +475,7 @@ impl SparsePage {
                 Ordering::Greater => Err(base),
             };
         }
-        self.moved(place, &self.edits, |own, own_data| compare(Node::of(own, own_data)))
+        self.moved(place, self.edits(), |own, own_data| compare(Node::of(own, own_data)))
     }
 
     /// As `PageRef::child_slot_of_entry`, of a branch page.
@@ -507,14 +488,14 @@ impl SparsePage {
                 .then_with(|| if head.len() < key.len() { Ordering::Less } else { rest.cmp(data) })
                 .then(Ordering::Less)
         };
-        let place = match self.source.place(&self.template, key) {
+        let place = match self.source.place(self.spot, key) {
             Some(place) => place.map_or_else(|base| base, |base| base + 1),
             None => return self.halve(last, |slot| compare(&self.key(slot))).unwrap_or_else(|slot| slot),
         };
         // The last entry is open, whatever its key: only those in front of it count.
         let Origin { base, edit } = self.origin(last);
         let (Ok(in_front) | Err(in_front)) = edit;
-        let moved = self.moved(Err(place.min(base)), &self.edits[..in_front], |own, _| compare(own));
+        let moved = self.moved(Err(place.min(base)), &self.edits()[..in_front], |own, _| compare(own));
         moved.unwrap_or_else(|slot| slot).min(last)
     }
 
@@ -552,15 +533,15 @@ impl SparsePage {
 
     /// The data of a node of the template as they are now.
     fn data_of(&self, base: usize) -> SmallVec<[u8; 16]> {
-        let changed = self.edits.iter().find_map(|edit| match edit.what {
+        let changed = self.edits().iter().find_map(|edit| match edit.what {
             What::Changed { data, .. } if usize::from(edit.base) == base => data,
             _ => None,
         });
         match changed {
             Some(op) => SmallVec::from_slice(self.op_data(op)),
             None => {
-                let mut data = SmallVec::from_elem(0, self.source.data_bytes(&self.template, base));
-                self.source.write_data(&self.template, base, &mut data);
+                let mut data = SmallVec::from_elem(0, self.source.data_bytes(self.spot, base));
+                self.source.write_data(self.spot, base, &mut data);
                 data
             }
         }
@@ -574,6 +555,50 @@ impl SparsePage {
 
 /// The lowest bit of the flush type.
 const FLUSH_TYPE_UNIT: u32 = page_flags::FLUSH_TYPE & page_flags::FLUSH_TYPE.wrapping_neg();
+
+impl Edits {
+    /// The edit of the node in `slot`, made if there is none.
+    fn change_of(&mut self, slot: usize) -> &mut What {
+        let Origin { base, edit } = Origin::among(&self.nodes, slot);
+        let at = edit.unwrap_or_else(|at| {
+            let what = What::Changed { data: None, flags: 0 };
+            self.nodes.insert(at, Edit { base: base as u16, what });
+            at
+        });
+        &mut self.nodes[at].what
+    }
+
+    /// Where a node added at `slot` goes among the edits, and in front of which node of the template.
+    fn room_at(&self, slot: usize) -> (usize, u16) {
+        let mut shift = 0isize;
+        for (i, edit) in self.nodes.iter().enumerate() {
+            if edit.base as isize + shift >= slot as isize {
+                return (i, (slot as isize - shift) as u16);
+            }
+            shift += edit.what.shift();
+        }
+        (self.nodes.len(), (slot as isize - shift) as u16)
+    }
+}
+
+impl Origin {
+    /// Of the node in `slot` of a page with these edits.
+    fn among(edits: &[Edit], slot: usize) -> Origin {
+        let wanted = slot as isize;
+        let mut shift = 0isize;
+        for (i, edit) in edits.iter().enumerate() {
+            let at = edit.base as isize + shift;
+            if at > wanted {
+                return Origin { base: (wanted - shift) as usize, edit: Err(i) };
+            }
+            if at == wanted && !matches!(edit.what, What::Removed) {
+                return Origin { base: edit.base.into(), edit: Ok(i) };
+            }
+            shift += edit.what.shift();
+        }
+        Origin { base: (wanted - shift) as usize, edit: Err(edits.len()) }
+    }
+}
 
 impl What {
     /// By how much the nodes behind it have moved.

@@ -69,7 +69,7 @@ impl<'a> PageView<'a> {
 
     /// Bytes of the page.
     pub fn page_bytes(self) -> usize {
-        ask!(self, page => page.bytes().len(), page => page.outline().page_bytes)
+        ask!(self, page => page.bytes().len(), page => page.outline().page_bytes as usize)
     }
 
     pub(crate) fn head(self) -> Head {

@@ -97,7 +97,10 @@ impl Database {
     /// Appends what the coding makes of a page; a page known without its bytes is not asked for them.
     pub(crate) fn encode_page(&self, pgno: u32, page: &CachedPage, out: &mut Vec<u8>) {
         let page = match page {
-            CachedPage::Sparse(page) => return page.encode(out),
+            CachedPage::Sparse(page) => {
+                let template = self.template.as_ref().expect("a page without bytes is of a template");
+                return template.nodes.encode(page, out);
+            }
             CachedPage::Buf(page) => page,
         };
         let pristine = self.codec.as_ref().zip(page.pristine()).filter(|(codec, (template, index))| {

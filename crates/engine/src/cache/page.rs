@@ -20,17 +20,11 @@ pub(crate) struct Template {
     pub(crate) codec: Rc<dyn PageCodec>,
 }
 
-/// A page without bytes, and the template that it is of.
-pub(crate) struct TemplatePage {
-    page: SparsePage,
-    template: Rc<Template>,
-}
-
 /// Pages without bytes that have left: their memory is for those that come. Many leave at a time, which is slow for an
 /// allocator.
 #[derive(Default)]
 #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
-pub(crate) struct SparePages(Vec<Box<TemplatePage>>);
+pub(crate) struct SparePages(Vec<Box<SparsePage>>);
 
 impl SparePages {
     /// `page` has left.
@@ -42,7 +36,7 @@ impl SparePages {
         }
     }
 
-    fn boxed(&mut self, page: TemplatePage) -> Box<TemplatePage> {
+    fn boxed(&mut self, page: SparsePage) -> Box<SparsePage> {
         let Some(mut memory) = self.0.pop() else { return Box::new(page) };
         *memory = page;
         memory
@@ -52,7 +46,7 @@ impl SparePages {
 /// In a box, so that frames stay small: looking for pages to free goes over many of them.
 pub(crate) enum CachedPage {
     Buf(Box<PageBuf>),
-    Sparse(Box<TemplatePage>),
+    Sparse(Box<SparsePage>),
 }
 
 impl CachedPage {
@@ -60,11 +54,11 @@ impl CachedPage {
     pub(crate) fn arrived(
         page: PageBuf,
         pgno: u32,
-        template: Option<&Rc<Template>>,
+        template: Option<&Template>,
         spare: &mut SparePages,
     ) -> CachedPage {
         let Some(template) = template else { return CachedPage::of(page) };
-        let Template { nodes, codec } = &**template;
+        let Template { nodes, codec } = template;
         let index = u64::from(pgno) + 1;
         let is_own = |id: u64| codec.template_id() == Some(id);
         let sparse = match (page.pristine(), page.encoding(index)) {
@@ -77,7 +71,7 @@ impl CachedPage {
             _ => None,
         };
         let Some(sparse) = sparse else { return CachedPage::of(page) };
-        CachedPage::Sparse(spare.boxed(TemplatePage { page: sparse, template: template.clone() }))
+        CachedPage::Sparse(spare.boxed(sparse))
     }
 
     /// A page of bytes.
@@ -94,14 +88,14 @@ impl CachedPage {
     pub(crate) fn view(&self) -> PageView<'_> {
         match self {
             CachedPage::Buf(page) => PageView::of_bytes(page.as_unsealed_slice()),
-            CachedPage::Sparse(sparse) => PageView::Sparse(&sparse.page),
+            CachedPage::Sparse(page) => PageView::Sparse(page),
         }
     }
 
     /// The page to change as bytes; its checksums need not be right.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        if let CachedPage::Sparse(sparse) = self {
-            *self = CachedPage::of(sparse.bytes());
+        if let CachedPage::Sparse(page) = self {
+            *self = CachedPage::of(bytes_of(page));
         }
         match self {
             CachedPage::Buf(page) => page.as_unsealed_mut_slice(),
@@ -114,8 +108,8 @@ impl CachedPage {
     /// # Errors
     /// If it does not fit; the page is then undefined.
     pub(crate) fn apply(&mut self, change: &PageChange, dbtime: u64) -> Result<(), Misfit> {
-        if let CachedPage::Sparse(sparse) = self
-            && sparse.page.apply(change, dbtime)?
+        if let CachedPage::Sparse(page) = self
+            && page.apply(change, dbtime)?
         {
             return Ok(());
         }
@@ -123,8 +117,15 @@ impl CachedPage {
     }
 
     /// What is written to the file: the page as it is now, stamped.
-    /// `is_prepared`: its header is already that of this write. `scratch`: memory to work in.
-    pub(crate) fn stamped_copy(&mut self, pgno: u32, is_prepared: bool, scratch: &mut Vec<u8>) -> PageBuf {
+    /// `is_prepared`: its header is already that of this write. `template`: the database's, if there is one. `scratch`:
+    /// memory to work in.
+    pub(crate) fn stamped_copy(
+        &mut self,
+        pgno: u32,
+        is_prepared: bool,
+        template: Option<&Template>,
+        scratch: &mut Vec<u8>,
+    ) -> PageBuf {
         let check = |bytes: &[u8]| {
             let valid = PageRef::new(bytes).validate();
             debug_assert_eq!(valid, Ok(()), "page {pgno} must be valid to be written");
@@ -144,12 +145,12 @@ impl CachedPage {
                 }
                 page.seal(pgno);
             }),
-            CachedPage::Sparse(sparse) => {
+            CachedPage::Sparse(page) => {
                 if cfg!(debug_assertions) {
-                    check(sparse.page.to_ref().bytes());
+                    check(page.to_ref().bytes());
                 }
-                sparse.page.prepare_write();
-                sparse.encoded(scratch)
+                page.prepare_write();
+                template.expect("a page without bytes is of a template").encoded(page, scratch)
             }
         }
     }
@@ -160,31 +161,26 @@ impl CachedPage {
     }
 }
 
-impl TemplatePage {
-    /// Appends its edits.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        self.template.nodes.encode(&self.page, out);
-    }
-
-    /// The page to be written: its edits.
-    fn encoded(&self, scratch: &mut Vec<u8>) -> PageBuf {
-        let (index, len) = (u64::from(self.page.pgno()) + 1, self.page.outline().page_bytes);
+impl Template {
+    /// A page of this template to be written: its edits.
+    fn encoded(&self, page: &SparsePage, scratch: &mut Vec<u8>) -> PageBuf {
+        let (index, len) = (u64::from(page.pgno()) + 1, page.outline().page_bytes as usize);
         scratch.clear();
-        self.encode(scratch);
-        let encoded = PageBuf::encoded_by(self.template.codec.clone(), index, scratch[..].into(), len);
+        self.nodes.encode(page, scratch);
+        let encoded = PageBuf::encoded_by(self.codec.clone(), index, scratch[..].into(), len);
         if cfg!(debug_assertions) {
-            let mut bytes = self.bytes();
-            edb::checksum::stamp(bytes.as_mut_slice(), self.page.pgno());
+            let mut bytes = bytes_of(page);
+            edb::checksum::stamp(bytes.as_mut_slice(), page.pgno());
             let is_same = encoded.clone().as_slice() == bytes.as_slice();
-            assert!(is_same, "page {} changes in its page codec", self.page.pgno());
+            assert!(is_same, "page {} changes in its page codec", page.pgno());
         }
         encoded
     }
+}
 
-    /// Its bytes, checksums apart.
-    fn bytes(&self) -> PageBuf {
-        let mut bytes = PageBuf::empty(self.page.outline().page_bytes);
-        self.page.fill(bytes.as_mut_slice());
-        bytes
-    }
+/// The bytes of a page, checksums apart.
+fn bytes_of(page: &SparsePage) -> PageBuf {
+    let mut bytes = PageBuf::empty(page.outline().page_bytes as usize);
+    page.fill(bytes.as_mut_slice());
+    bytes
 }

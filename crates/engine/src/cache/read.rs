@@ -228,7 +228,7 @@ impl Cache {
             if finding == Finding::Good && arrival.wanted == Wanted::Version {
                 (slot.holds, slot.unmade) = (Holds::InFile, Some(Box::new(Unmade::read(&page))));
             } else if finding == Finding::Good {
-                let page = CachedPage::arrived(page, pgno, database.template.as_ref(), &mut frames.spare);
+                let page = CachedPage::arrived(page, pgno, database.template.as_deref(), &mut frames.spare);
                 let slot = frames.get_mut(frame);
                 (slot.holds, slot.page) = (Holds::Page, Some(page));
             } else if self.0.redo.get().is_some() {

@@ -224,6 +224,7 @@ impl Cache {
                 frame.into_iter().for_each(|frame| self.leaves_when_written(frame));
             }
         }
+        let database = self.database(db)?;
         let scratch = &mut *self.0.scratch.borrow_mut();
         let mut frames = self.0.frames.borrow_mut();
         let mut run = Run {
@@ -238,7 +239,7 @@ impl Cache {
             assert!(slot.holds == Holds::Page, "only a page that was made, and verified, is written");
             let is_prepared = std::mem::take(&mut slot.is_prepared);
             let page = slot.page.as_mut().expect("a dirty frame holds a page");
-            run.pages.push(page.stamped_copy(pgno, is_prepared, scratch));
+            run.pages.push(page.stamped_copy(pgno, is_prepared, database.template.as_deref(), scratch));
             run.log_needed = run.log_needed.max(slot.last_change);
             let first_dirty = frames.begin_write(frame);
             run.frames.push((frame, first_dirty));

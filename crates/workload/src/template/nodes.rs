@@ -3,12 +3,10 @@
 //! Invariants
 //! 1. Nodes and header are those of the page that `fill` writes (a test compares every kind of page).
 
-use std::ops::Range;
-
 use btree::NodeKey;
 use std::rc::Rc;
 
-use btree::{NodeFunction, Outline, SparsePage};
+use btree::{NodeFunction, Outline, SparsePage, Spot};
 use edb::page::{header_bytes, page_flags};
 
 use super::layout::{LARGE_TREES, Place, Run};
@@ -24,38 +22,49 @@ const CHILD_BYTES: usize = 4;
 /// What the first write of a page makes of a flush type of 0: template pages count as written once.
 const FLUSH_TYPE_WRITTEN_ONCE: u32 = 1 << 15;
 
-/// A page of a large tree, as [`Outline::place`] names it.
-struct Spot<'a> {
+/// A page of a large tree, as its [`Spot`] names it.
+struct TreePage<'a> {
     run: &'a Run,
     level: usize,
     ordinal: u32,
 }
 
-impl Spot<'_> {
+impl TreePage<'_> {
     fn first_entry(&self) -> u64 {
         u64::from(self.ordinal) * u64::from(self.run.levels[self.level].fan_out)
+    }
+
+    /// Of a branch page: the child that its node `slot` leads to, as a number of the level below.
+    fn child(&self, slot: usize) -> u64 {
+        self.first_entry() + slot as u64
+    }
+
+    /// How many nodes it has.
+    fn nodes(&self) -> u64 {
+        let entries = self.run.levels[self.level].entries_of(self.ordinal);
+        let has_two = self.level == 0 && self.run.tree == Tree::Bodies;
+        (entries.end - entries.start) * if has_two { 2 } else { 1 }
     }
 }
 
 impl TemplateDatabase {
-    fn spot(&self, page: &Outline) -> Spot<'_> {
-        let [ordinal_low, ordinal_1, ordinal_2, ordinal_high, level, run, ..] = page.place.to_le_bytes();
-        let ordinal = u32::from_le_bytes([ordinal_low, ordinal_1, ordinal_2, ordinal_high]);
-        Spot { run: &self.layout.runs[usize::from(run)], level: level.into(), ordinal }
+    fn tree_page(&self, Spot(spot): Spot) -> TreePage<'_> {
+        let (tree, level) = ((spot >> 40) as usize, usize::from((spot >> 32) as u8));
+        TreePage { run: &self.layout.runs[tree], level, ordinal: spot as u32 }
     }
 
     /// The entry in `slot` of a leaf.
-    fn entry(&self, spot: &Spot, slot: usize) -> Entry {
-        match spot.run.tree {
+    fn entry(&self, page: &TreePage, slot: usize) -> Entry {
+        match page.run.tree {
             Tree::Rows | Tree::Folders => {
-                Entry::Row { id: (spot.first_entry() + slot as u64) as u32 + 1, version: 0 }
+                Entry::Row { id: (page.first_entry() + slot as u64) as u32 + 1, version: 0 }
             }
             Tree::Bodies => {
-                let id = (spot.first_entry() + slot as u64 / 2) as u32 + 1;
+                let id = (page.first_entry() + slot as u64 / 2) as u32 + 1;
                 if slot.is_multiple_of(2) { Entry::BodyRoot { id } } else { Entry::Body { id, version: 0 } }
             }
             Tree::Conversations => {
-                let rank = spot.first_entry() + slot as u64;
+                let rank = page.first_entry() + slot as u64;
                 let id = self.schema.places().ids_from_rank(rank).next();
                 Entry::Conversation { id: id.unwrap_or(0) }
             }
@@ -76,24 +85,21 @@ impl TemplateDatabase {
         }
     }
 
-    fn child(&self, spot: &Spot, slot: usize) -> u64 {
-        spot.first_entry() + slot as u64
-    }
-
-    /// Bytes of all nodes of a page with these entries, and their number.
-    fn node_bytes(&self, run: &Run, level: usize, entries: Range<u64>) -> (usize, usize) {
+    /// Bytes of all nodes of a page.
+    fn node_bytes(page: &TreePage) -> usize {
+        let TreePage { run, level, ordinal } = *page;
+        let range = run.levels[level].entries_of(ordinal);
         // The last entry of a level is open.
-        let open = usize::from(entries.end == run.levels[level].entries);
-        let entries = (entries.end - entries.start) as usize;
+        let open = usize::from(range.end == run.levels[level].entries);
+        let entries = (range.end - range.start) as usize;
         let node = TAG_BYTES + KEY_LENGTH_BYTES;
         if level > 0 {
-            let key_bytes = separator_bytes(run.tree);
-            return (entries * (node + CHILD_BYTES) + (entries - open) * key_bytes, entries);
+            return entries * (node + CHILD_BYTES) + (entries - open) * separator_bytes(run.tree);
         }
         match run.tree {
-            Tree::Rows | Tree::Folders => (entries * (node + 5 + ROW_BYTES), entries),
-            Tree::Bodies => (entries * (node + 4 + 8 + node + 8 + BODY_BYTES), 2 * entries),
-            Tree::Conversations => (entries * (node + 9 + 5), entries),
+            Tree::Rows | Tree::Folders => entries * (node + 5 + ROW_BYTES),
+            Tree::Bodies => entries * (node + 4 + 8 + node + 8 + BODY_BYTES),
+            Tree::Conversations => entries * (node + 9 + 5),
         }
     }
 }
@@ -108,49 +114,54 @@ fn separator_bytes(tree: Tree) -> usize {
 }
 
 impl NodeFunction for TemplateDatabase {
-    fn outline(&self, pgno: u32) -> Option<Outline> {
+    fn spot(&self, pgno: u32) -> Option<Spot> {
         let Place::Tree { run, level, ordinal } = self.layout.place(pgno) else { return None };
+        let tree = LARGE_TREES.iter().position(|tree| *tree == run.tree)?;
+        Some(Spot((tree as u64) << 40 | (level as u64) << 32 | u64::from(ordinal)))
+    }
+
+    fn outline(&self, page: Spot) -> Outline {
+        let page = self.tree_page(page);
+        let TreePage { run, level, ordinal } = page;
         let here = &run.levels[level];
-        let entries = here.entries_of(ordinal);
-        let (bytes, nodes) = self.node_bytes(run, level, entries);
-        let page_bytes = self.schema.shape().page_bytes as usize;
+        let pgno = here.first + ordinal;
+        let page_bytes = self.schema.shape().page_bytes;
         let (mut prev, mut next) = (0, 0);
         if level == 0 {
             prev = if ordinal == 0 { 0 } else { pgno - 1 };
             next = if ordinal + 1 == here.pages { 0 } else { pgno + 1 };
         }
         let always = page_flags::NEW_RECORDS | page_flags::NEW_CHECKSUM | FLUSH_TYPE_WRITTEN_ONCE;
-        let tree = LARGE_TREES.iter().position(|tree| *tree == run.tree)?;
-        Some(Outline {
+        let used = header_bytes(page_bytes as usize) + TAG_BYTES + Self::node_bytes(&page);
+        Outline {
             page_bytes,
             dbtime: IMAGE_DBTIME,
             prev,
             next,
             objid: self.tree(run.tree).objid,
             flags: tree_flags(run.tree) | level_flags(level) | always,
-            nodes: nodes as u16,
-            free_bytes: (page_bytes - header_bytes(page_bytes) - TAG_BYTES - bytes) as u16,
-            place: (tree as u64) << 40 | (level as u64) << 32 | u64::from(ordinal),
-        })
+            nodes: page.nodes() as u16,
+            free_bytes: (page_bytes as usize - used) as u16,
+        }
     }
 
-    fn place(&self, page: &Outline, key: &[u8]) -> Option<Result<usize, usize>> {
-        let spot = self.spot(page);
-        let (entry, is_first) = self.entry_at(spot.run.tree, key)?;
-        let is_body = spot.run.tree == Tree::Bodies;
+    fn place(&self, page: Spot, key: &[u8]) -> Option<Result<usize, usize>> {
+        let page = self.tree_page(page);
+        let (entry, is_first) = self.entry_at(page.run.tree, key)?;
+        let is_body = page.run.tree == Tree::Bodies;
         // Among the nodes of the level: how many are smaller, and whether the next one has this key.
-        let (smaller, is_there, first) = if spot.level == 0 {
+        let (smaller, is_there, first) = if page.level == 0 {
             let per_entry = if is_body { 2 } else { 1 };
-            (entry * per_entry + u64::from(!is_first), is_first || is_body, spot.first_entry() * per_entry)
+            (entry * per_entry + u64::from(!is_first), is_first || is_body, page.first_entry() * per_entry)
         } else {
             // The separator behind a child is the first key under the next one.
-            let per_child = spot.run.first_entry_under(spot.level - 1, 1);
+            let per_child = page.run.first_entry_under(page.level - 1, 1);
             let child = entry / per_child;
             let is_separator = is_first && child > 0 && entry.is_multiple_of(per_child);
-            (child - u64::from(is_separator), is_separator, spot.first_entry())
+            (child - u64::from(is_separator), is_separator, page.first_entry())
         };
-        let nodes = u64::from(page.nodes);
-        let is_open = spot.level > 0 && first + nodes == spot.run.levels[spot.level].entries;
+        let nodes = page.nodes();
+        let is_open = page.level > 0 && first + nodes == page.run.levels[page.level].entries;
         let keys = nodes - u64::from(is_open);
         Some(match smaller.checked_sub(first) {
             None => Err(0),
@@ -160,21 +171,21 @@ impl NodeFunction for TemplateDatabase {
         })
     }
 
-    fn key(&self, page: &Outline, slot: usize) -> NodeKey {
-        let spot = self.spot(page);
-        if spot.level > 0 {
-            let child = self.child(&spot, slot) as u32;
-            if child + 1 == spot.run.levels[spot.level - 1].pages {
+    fn key(&self, page: Spot, slot: usize) -> NodeKey {
+        let page = self.tree_page(page);
+        if page.level > 0 {
+            let child = page.child(slot) as u32;
+            if child + 1 == page.run.levels[page.level - 1].pages {
                 return NodeKey::new();
             }
-            let entry = spot.run.first_entry_under(spot.level - 1, child + 1);
-            return separator(&self.schema, spot.run, entry).into();
+            let entry = page.run.first_entry_under(page.level - 1, child + 1);
+            return separator(&self.schema, page.run, entry).into();
         }
-        let entry = spot.first_entry() + slot as u64;
-        let key = match spot.run.tree {
+        let entry = page.first_entry() + slot as u64;
+        let key = match page.run.tree {
             Tree::Rows | Tree::Folders => row_key(entry as u32 + 1),
             Tree::Bodies => {
-                let id = (spot.first_entry() + slot as u64 / 2) as u32 + 1;
+                let id = (page.first_entry() + slot as u64 / 2) as u32 + 1;
                 if slot.is_multiple_of(2) { body_root_key(id) } else { body_key(id) }
             }
             Tree::Conversations => conversation_key(self.schema.places().place_of_rank(entry)),
@@ -182,29 +193,24 @@ impl NodeFunction for TemplateDatabase {
         key.into()
     }
 
-    fn data_bytes(&self, page: &Outline, slot: usize) -> usize {
-        let spot = self.spot(page);
-        match (spot.level, spot.run.tree) {
+    fn data_bytes(&self, page: Spot, slot: usize) -> usize {
+        let page = self.tree_page(page);
+        match (page.level, page.run.tree) {
             (1.., _) => CHILD_BYTES,
             (0, Tree::Rows | Tree::Folders) => ROW_BYTES,
-            (0, Tree::Bodies) => {
-                if slot.is_multiple_of(2) {
-                    8
-                } else {
-                    BODY_BYTES
-                }
-            }
+            (0, Tree::Bodies) if slot.is_multiple_of(2) => 8,
+            (0, Tree::Bodies) => BODY_BYTES,
             (0, Tree::Conversations) => 5,
         }
     }
 
-    fn write_data(&self, page: &Outline, slot: usize, data: &mut [u8]) {
-        let spot = self.spot(page);
-        if spot.level > 0 {
-            let below = spot.run.levels[spot.level - 1].first;
-            data.copy_from_slice(&(below + self.child(&spot, slot) as u32).to_le_bytes());
+    fn write_data(&self, page: Spot, slot: usize, data: &mut [u8]) {
+        let page = self.tree_page(page);
+        if page.level > 0 {
+            let below = page.run.levels[page.level - 1].first;
+            data.copy_from_slice(&(below + page.child(slot) as u32).to_le_bytes());
         } else {
-            self.schema.write_data(self.entry(&spot, slot), data);
+            self.schema.write_data(self.entry(&page, slot), data);
         }
     }
 

@@ -40,6 +40,7 @@ mod disk;
 mod executor;
 mod fault;
 mod host;
+mod large_pages;
 mod net;
 mod power_cut;
 mod random;
@@ -63,6 +64,7 @@ use disk::{Disk, Numbers, Refused};
 use executor::{Executor, MAIN};
 use fault::Injector;
 use host::SimHost;
+use large_pages::LargePages;
 use net::Network;
 use power_cut::Dice;
 use random::Use;
@@ -167,6 +169,7 @@ struct Core {
     dying: Cell<Option<(HostId, Death)>>,
     /// What the time of other simulations allows, if there are others beside this one.
     pace: OnceCell<Rc<Pace>>,
+    large_pages: LargePages,
     seed: u64,
     shards: usize,
     packs_pages: bool,
@@ -326,6 +329,7 @@ impl Core {
                 return Outcome::Stuck { waiting_tasks: self.executor.task_count() };
             };
             self.executor.advance_to(next);
+            self.large_pages.at(next);
             if completion.is_some_and(|at| at <= next) {
                 self.complete_due_requests();
             }
@@ -359,6 +363,7 @@ impl Simulation {
             trace: Cell::new(seed),
             dying: Cell::new(None),
             pace: OnceCell::new(),
+            large_pages: LargePages::default(),
             seed,
             shards: config.shards,
             packs_pages: config.packs_pages,
