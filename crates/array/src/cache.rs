@@ -14,12 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use smallvec::SmallVec;
 
 use crate::hardware::{DestageOrder, WriteCache};
-
-/// Bytes of a group that [`Blocks`] counts together.
-const BLOCK_BYTES: u64 = 256 << 10;
-
-/// A place in a group: group, first byte.
-pub(crate) type Key = (u32, u64);
+use crate::ranges::{Key, Ranges};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -39,7 +34,6 @@ enum State {
 
 #[derive(Debug, Clone, Copy)]
 struct Extent {
-    end: u64,
     state: State,
     version: u64,
 }
@@ -51,38 +45,6 @@ struct Column {
     next_place: u64,
     writing: u32,
     left_in_burst: u32,
-}
-
-/// How many extents lie in each block, blocks of the same hash together. Most of what is asked for is not in the
-/// cache, and so few counts stay near the processor.
-struct Blocks(Vec<u32>);
-
-impl Blocks {
-    /// For a cache of `bytes` bytes.
-    fn new(bytes: u64) -> Blocks {
-        Blocks(vec![0; (bytes >> 14).next_power_of_two().clamp(1 << 10, 1 << 20) as usize])
-    }
-
-    fn places(&self, group: u32, start: u64, end: u64) -> impl Iterator<Item = usize> + use<> {
-        let mask = self.0.len() - 1;
-        (start / BLOCK_BYTES..=end.saturating_sub(1) / BLOCK_BYTES).map(move |block| {
-            let hash = (block ^ u64::from(group) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            (hash >> 32) as usize & mask
-        })
-    }
-
-    fn add(&mut self, group: u32, start: u64, end: u64) {
-        self.places(group, start, end).for_each(|place| self.0[place] += 1);
-    }
-
-    fn remove(&mut self, group: u32, start: u64, end: u64) {
-        self.places(group, start, end).for_each(|place| self.0[place] -= 1);
-    }
-
-    /// Whether an extent may have bytes of a range; if not, none has.
-    fn may_hold(&self, group: u32, start: u64, end: u64) -> bool {
-        self.places(group, start, end).any(|place| self.0[place] > 0)
-    }
 }
 
 /// A write to the group that the cache asks for.
@@ -98,12 +60,12 @@ pub(crate) struct Destage {
 pub(crate) struct Cache {
     settings: WriteCache,
     dirty_max_bytes: u64,
-    extents: BTreeMap<Key, Extent>,
-    blocks: Blocks,
+    extents: Ranges<Extent>,
     /// Keys in order of writing, for eviction; a key may stand here more than once.
     order: VecDeque<(Key, u64)>,
     gathering: VecDeque<(u64, Key, u64)>,
-    columns: BTreeMap<usize, Column>,
+    /// By drive.
+    columns: Vec<Column>,
     held_bytes: u64,
     dirty_bytes: u64,
     next_version: u64,
@@ -117,13 +79,12 @@ impl Cache {
     pub fn new(settings: WriteCache) -> Cache {
         let dirty_max_bytes = (settings.bytes as f64 * settings.dirty_max_pct / 100.0) as u64;
         Cache {
-            blocks: Blocks::new(settings.bytes),
             settings,
             dirty_max_bytes,
-            extents: BTreeMap::new(),
+            extents: Ranges::new(),
             order: VecDeque::new(),
             gathering: VecDeque::new(),
-            columns: BTreeMap::new(),
+            columns: Vec::new(),
             held_bytes: 0,
             dirty_bytes: 0,
             next_version: 0,
@@ -142,14 +103,11 @@ impl Cache {
 
     /// Whether a range is wholly in the cache.
     pub fn holds(&self, group: u32, start: u64, end: u64) -> bool {
-        if start < end && !self.blocks.may_hold(group, start, start + 1) {
-            return false;
-        }
         let mut at = start;
         while at < end {
-            match self.extents.range(..=(group, at)).next_back() {
-                Some(((g, _), extent)) if *g == group && extent.end > at => at = extent.end,
-                _ => return false,
+            match self.extents.at(group, at) {
+                Some((_, extent_end)) => at = extent_end,
+                None => return false,
             }
         }
         true
@@ -165,33 +123,22 @@ impl Cache {
         column: impl Fn(u64) -> (usize, u64),
     ) {
         let key = (group, start);
-        // Extents never overlap: only if the last one that begins before the end ends after the start is any in
-        // the way.
-        let is_near = self.blocks.may_hold(group, start.saturating_sub(1), end);
-        let mut before = is_near.then(|| self.last_before((group, end))).flatten();
-        if let Some((at, extent)) = before
-            && (at, extent.end) == (key, end)
+        if let Some((until, extent)) = self.extents.get_mut(key)
+            && until == end
             && extent.state != State::Clean
         {
-            if let Some(Extent { state: State::Writing { again }, .. }) = self.extents.get_mut(&key) {
+            if let State::Writing { again } = &mut extent.state {
                 *again = true;
             }
             return;
         }
-        if before.is_some_and(|(_, extent)| extent.end > start) {
-            self.make_way(group, start, end);
-            before = self.last_before(key);
-        }
-        let behind = before.filter(|(_, extent)| extent.end == start);
+        self.make_way(group, start, end);
+        let before = start.checked_sub(1).and_then(|byte| self.extents.at(group, byte));
         self.dirty_bytes += end - start;
         self.held_bytes += end - start;
-        match behind {
-            Some((before, extent)) if extent.state == State::Gathering => {
-                if let Some(grown) = self.extents.get_mut(&before) {
-                    self.blocks.remove(group, before.1, grown.end);
-                    self.blocks.add(group, before.1, end);
-                    grown.end = end;
-                }
+        match before {
+            Some((before, _)) if self.is_gathering(before) => {
+                self.extents.grow(before, end);
                 if end - before.1 >= self.settings.gather_bytes {
                     self.schedule(before, &column);
                 }
@@ -209,34 +156,23 @@ impl Cache {
         self.evict();
     }
 
-    /// The last extent of a group that begins before a place of it.
-    fn last_before(&self, place: Key) -> Option<(Key, Extent)> {
-        let last = self.extents.range(..place).next_back();
-        last.filter(|(key, _)| key.0 == place.0).map(|(key, extent)| (*key, *extent))
+    fn is_gathering(&self, key: Key) -> bool {
+        self.extents.get(key).is_some_and(|(_, extent)| extent.state == State::Gathering)
     }
 
     fn insert(&mut self, key: Key, end: u64, state: State) -> u64 {
         let version = self.next_version;
         self.next_version += 1;
-        self.extents.insert(key, Extent { end, state, version });
-        self.blocks.add(key.0, key.1, end);
+        self.extents.insert(key, end, Extent { state, version });
         self.order.push_back((key, version));
         version
     }
 
     /// Removes or trims what a write replaces.
     fn make_way(&mut self, group: u32, start: u64, end: u64) {
-        let first = self.extents.range(..=(group, start)).next_back().map(|(key, _)| *key);
-        let from = first.filter(|key| key.0 == group).unwrap_or((group, start));
-        let hit: Vec<(Key, Extent)> = self
-            .extents
-            .range(from..(group, end))
-            .filter(|(_, extent)| extent.end > start)
-            .map(|(key, extent)| (*key, *extent))
-            .collect();
-        for (key, extent) in hit {
-            self.remove(key);
-            for (from, to) in [(key.1, start.min(extent.end)), (end.max(key.1), extent.end)] {
+        for key in self.extents.touching(group, start, end) {
+            let Some((extent_end, extent)) = self.remove(key) else { continue };
+            for (from, to) in [(key.1, start.min(extent_end)), (end.max(key.1), extent_end)] {
                 if from >= to {
                     continue;
                 }
@@ -253,31 +189,28 @@ impl Cache {
         }
     }
 
-    fn remove(&mut self, key: Key) {
-        if let Some(extent) = self.extents.remove(&key) {
-            self.blocks.remove(key.0, key.1, extent.end);
-            let bytes = extent.end - key.1;
-            self.held_bytes -= bytes;
-            if extent.state != State::Clean {
-                self.dirty_bytes -= bytes;
-            }
-            if let State::Pooled { column, place } = extent.state
-                && let Some(column) = self.columns.get_mut(&column)
-            {
-                column.waiting.remove(&place);
-            }
+    fn remove(&mut self, key: Key) -> Option<(u64, Extent)> {
+        let (end, extent) = self.extents.remove(key)?;
+        let bytes = end - key.1;
+        self.held_bytes -= bytes;
+        if extent.state != State::Clean {
+            self.dirty_bytes -= bytes;
         }
+        if let State::Pooled { column, place } = extent.state {
+            self.columns[column].waiting.remove(&place);
+        }
+        Some((end, extent))
     }
 
     /// An extent is ready to go to the drives, in the order of the settings.
     fn schedule(&mut self, key: Key, column: &impl Fn(u64) -> (usize, u64)) {
-        let Some(extent) = self.extents.get_mut(&key) else { return };
+        let Some((end, extent)) = self.extents.get_mut(key) else { return };
         if self.settings.destage == DestageOrder::Immediate {
             extent.state = State::Writing { again: false };
             self.due.push(Destage {
                 group: key.0,
                 start: key.1,
-                bytes: extent.end - key.1,
+                bytes: end - key.1,
                 version: extent.version,
                 column: self.no_column,
             });
@@ -285,13 +218,16 @@ impl Cache {
         }
         let (drive, place) = column(key.1);
         extent.state = State::Pooled { column: drive, place };
-        self.columns.entry(drive).or_default().waiting.insert(place, key);
+        if drive >= self.columns.len() {
+            self.columns.resize_with(drive + 1, Column::default);
+        }
+        self.columns[drive].waiting.insert(place, key);
         self.fill(drive, false);
     }
 
     /// Issues what the order of the settings allows for a column; `forced` if writes wait for room.
     fn fill(&mut self, drive: usize, forced: bool) {
-        let Some(column) = self.columns.get_mut(&drive) else { return };
+        let Some(column) = self.columns.get_mut(drive) else { return };
         let mut issued: SmallVec<[Key; 4]> = SmallVec::new();
         match self.settings.destage {
             DestageOrder::Immediate => {}
@@ -333,9 +269,9 @@ impl Cache {
             }
         }
         for key in issued {
-            if let Some(extent) = self.extents.get_mut(&key) {
+            if let Some((end, extent)) = self.extents.get_mut(key) {
                 extent.state = State::Writing { again: false };
-                let (bytes, version) = (extent.end - key.1, extent.version);
+                let (bytes, version) = (end - key.1, extent.version);
                 self.due.push(Destage { group: key.0, start: key.1, bytes, version, column: drive });
             }
         }
@@ -344,7 +280,7 @@ impl Cache {
     /// A destage has ended.
     pub fn written(&mut self, destage: Destage, column: impl Fn(u64) -> (usize, u64)) {
         let key = (destage.group, destage.start);
-        if let Some(extent) = self.extents.get_mut(&key)
+        if let Some((end, extent)) = self.extents.get_mut(key)
             && extent.version == destage.version
             && let State::Writing { again } = extent.state
         {
@@ -352,10 +288,10 @@ impl Cache {
                 self.schedule(key, &column);
             } else {
                 extent.state = State::Clean;
-                self.dirty_bytes -= extent.end - key.1;
+                self.dirty_bytes -= end - key.1;
             }
         }
-        if let Some(drives) = self.columns.get_mut(&destage.column) {
+        if let Some(drives) = self.columns.get_mut(destage.column) {
             drives.writing -= 1;
             self.fill(destage.column, false);
         }
@@ -367,8 +303,8 @@ impl Cache {
         while let Some((due_ns, key, version)) = self.gathering.front().copied() {
             let waits = self
                 .extents
-                .get(&key)
-                .is_some_and(|extent| extent.version == version && extent.state == State::Gathering);
+                .get(key)
+                .is_some_and(|(_, extent)| extent.version == version && extent.state == State::Gathering);
             if !waits {
                 self.gathering.pop_front();
             } else if due_ns <= now_ns {
@@ -384,8 +320,7 @@ impl Cache {
     /// Writes wait for room: every column destages, whatever it holds.
     pub fn press(&mut self, column: impl Fn(Key) -> (usize, u64)) {
         self.release_gathered(u64::MAX, column);
-        let columns: Vec<usize> = self.columns.keys().copied().collect();
-        columns.into_iter().for_each(|drive| self.fill(drive, true));
+        (0..self.columns.len()).for_each(|drive| self.fill(drive, true));
     }
 
     fn evict(&mut self) {
@@ -393,16 +328,19 @@ impl Cache {
         while self.held_bytes > self.settings.bytes && tries > 0 {
             tries -= 1;
             let Some((key, version)) = self.order.pop_front() else { return };
-            match self.extents.get(&key) {
-                Some(extent) if extent.version == version && extent.state == State::Clean => self.remove(key),
-                Some(extent) if extent.version == version => self.order.push_back((key, version)),
-                _ => {}
+            match self.extents.get(key) {
+                Some((_, extent)) if extent.version != version => {}
+                Some((_, extent)) if extent.state != State::Clean => self.order.push_back((key, version)),
+                Some(_) => _ = self.remove(key),
+                None => {}
             }
         }
         // Keys of extents that are gone.
         if self.order.len() > 64 + 4 * self.extents.len() {
             let extents = &self.extents;
-            self.order.retain(|(key, version)| extents.get(key).is_some_and(|e| e.version == *version));
+            self.order.retain(|(key, version)| {
+                extents.get(*key).is_some_and(|(_, extent)| extent.version == *version)
+            });
         }
     }
 }
@@ -495,11 +433,11 @@ mod tests {
                 let mut covered = 0;
                 let mut dirty = 0;
                 let mut held = 0;
-                for ((_, first), extent) in &cache.extents {
-                    prop_assert!(*first >= covered, "extents overlap");
-                    covered = extent.end;
-                    held += extent.end - first;
-                    dirty += if extent.state == State::Clean { 0 } else { extent.end - first };
+                for ((_, first), end, extent) in cache.extents.iter() {
+                    prop_assert!(first >= covered, "extents overlap");
+                    covered = end;
+                    held += end - first;
+                    dirty += if extent.state == State::Clean { 0 } else { end - first };
                 }
                 prop_assert_eq!((held, dirty), (cache.held_bytes, cache.dirty_bytes));
                 under_way.append(&mut cache.due);

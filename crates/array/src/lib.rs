@@ -23,6 +23,7 @@ mod hardware;
 mod links;
 mod lru;
 mod raid;
+mod ranges;
 mod report;
 mod residency;
 mod space;

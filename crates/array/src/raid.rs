@@ -171,6 +171,17 @@ impl Raid {
         }
     }
 
+    /// The drive of a range and the byte there, if the range is read from one place and nowhere else.
+    #[inline]
+    pub fn only_place(&self, start: u64, bytes: u64) -> Option<(usize, u64)> {
+        let (unit, into) = (start / self.element_bytes, start % self.element_bytes);
+        if self.copies > 1 || into + bytes > self.element_bytes {
+            return None;
+        }
+        let (slot, byte) = self.place(unit / self.data_units, unit % self.data_units);
+        self.readable(slot, byte + into, bytes).then(|| (self.drives[slot], byte + into))
+    }
+
     /// Commands for a read, appended to `accesses`; a stream is pinned to one mirror. `queued` tells the
     /// commands under way on a drive.
     #[inline]

@@ -23,6 +23,10 @@ impl Array {
 
     /// Reads a range of a group's own drives for a job.
     pub(super) fn read_raid(&mut self, id: JobId, raid: usize, start: u64, bytes: u64, pin: Option<u64>) {
+        if let Some((drive, byte)) = self.groups[raid].only_place(start, bytes) {
+            self.issue(id, &[(drive, byte, bytes)], false);
+            return;
+        }
         let statistics = &self.drive_statistics;
         let mut accesses = std::mem::take(&mut self.planned);
         let queued = |drive: usize| statistics[drive].under_way();

@@ -32,18 +32,20 @@ impl Array {
         state.statistics.begins(self.now_ns);
         if !matches!(kind, Kind::Sync) {
             state.space.pieces(request.file.0, request.offset, request.bytes, &mut job.pieces);
-            // A volume that is smaller here than in the world begins again at its start.
             let capacity = state.placement.bytes;
-            for (start, bytes) in &mut job.pieces {
+            let base = match state.placement.target {
+                Target::Group { first_byte, .. } => first_byte,
+                _ => 0,
+            };
+            for (start, bytes) in job.pieces.as_mut_slice() {
+                // A volume that is smaller here than in the world begins again at its start.
                 if *start >= capacity {
                     *start %= capacity;
                 }
                 *bytes = (*bytes).min(capacity - *start);
+                *start += base;
             }
-            job.volume_byte = job.pieces[0].0;
-            if let Target::Group { first_byte, .. } = state.placement.target {
-                job.pieces.iter_mut().for_each(|piece| piece.0 += first_byte);
-            }
+            job.volume_byte = job.pieces[0].0 - base;
         }
         self.travel(id);
     }

@@ -104,7 +104,6 @@ pub struct Array {
     free_jobs: Vec<JobId>,
     drives: Vec<DriveState>,
     drive_statistics: Vec<DriveStatistics>,
-    drive_scheduled_ns: Vec<u64>,
     /// The link of each drive.
     drive_links: Vec<Option<usize>>,
     links: Vec<LinkState>,
@@ -168,21 +167,24 @@ impl Array {
     }
 
     /// Lets everything happen that is due by now.
+    #[inline]
     fn advance(&mut self, now_ns: u64) {
-        while self.step(now_ns) {}
+        while self.is_due(now_ns) {
+            self.step();
+        }
         self.now_ns = self.now_ns.max(now_ns);
     }
 
-    /// Lets the next thing happen, if it is due by `until_ns`; says whether it was.
+    /// Whether something happens by `until_ns`.
     #[inline]
-    fn step(&mut self, until_ns: u64) -> bool {
-        let Some((at_ns, happening)) = self.queue.pop(until_ns) else { return false };
-        self.now_ns = at_ns;
-        self.come_to_pass(happening);
-        true
+    fn is_due(&self, until_ns: u64) -> bool {
+        self.queue.next_ns().is_some_and(|at_ns| at_ns <= until_ns)
     }
 
-    fn come_to_pass(&mut self, happening: Happening) {
+    /// Lets the next thing happen.
+    fn step(&mut self) {
+        let Some((at_ns, happening)) = self.queue.pop() else { return };
+        self.now_ns = at_ns;
         match happening {
             Happening::DriveReady(drive) => self.drive_ready(drive),
             Happening::Done { job, drive, read_bytes } => self.command_done(job, drive, read_bytes),
@@ -281,39 +283,33 @@ impl Array {
     }
 
     fn hand_to_drive(&mut self, drive: u32, command: Command) {
-        let index = drive as usize;
-        self.drive_statistics[index].begins(self.now_ns, &command);
-        let first = self.done.len();
-        self.drives[index].submit(self.now_ns, command, &mut self.done);
-        self.drive_progressed(drive, first);
+        self.drive_statistics[drive as usize].begins(self.now_ns, &command);
+        let state = &mut self.drives[drive as usize];
+        let done = state.submit(self.now_ns, command);
+        self.queue.plan_drive(drive, state.next_ns());
+        if let Some(done) = done {
+            self.drive_done(drive, done);
+        }
     }
 
     fn drive_ready(&mut self, drive: u32) {
-        let first = self.done.len();
-        self.drives[drive as usize].advance(self.now_ns, &mut self.done);
-        self.drive_progressed(drive, first);
+        let state = &mut self.drives[drive as usize];
+        let mut all_done = std::mem::take(&mut self.done);
+        state.advance(self.now_ns, &mut all_done);
+        self.queue.plan_drive(drive, state.next_ns());
+        for done in all_done.drain(..) {
+            self.drive_done(drive, done);
+        }
+        self.done = all_done;
     }
 
-    /// What a drive has done stands in `self.done` from `first` on.
     #[inline]
-    fn drive_progressed(&mut self, drive: u32, first: usize) {
-        if let Some(next_ns) = self.drives[drive as usize].next_ns() {
-            let scheduled_ns = &mut self.drive_scheduled_ns[drive as usize];
-            if std::mem::replace(scheduled_ns, next_ns) != next_ns {
-                self.at(next_ns, Happening::DriveReady(drive));
-            }
+    fn drive_done(&mut self, drive: u32, Done { tag, at_ns, read_bytes }: Done) {
+        if at_ns > self.now_ns {
+            self.at(at_ns, Happening::Done { job: tag, drive, read_bytes });
+        } else {
+            self.command_done(tag, drive, read_bytes);
         }
-        let mut next = first;
-        while let Some(Done { tag, at_ns, read_bytes }) = self.done.get(next).copied() {
-            next += 1;
-            if at_ns > self.now_ns {
-                self.at(at_ns, Happening::Done { job: tag, drive, read_bytes });
-            } else {
-                // May give commands to drives, which use the list behind this.
-                self.command_done(tag, drive, read_bytes);
-            }
-        }
-        self.done.truncate(first);
     }
 
     /// A command of a job has ended on a drive, or something else that it waited for.
@@ -463,7 +459,9 @@ impl StorageModel for Array {
 
     fn run_ahead(&mut self, until: Option<Time>) -> Option<Time> {
         let until_ns = until.map_or(u64::MAX, |until| until.ns);
-        while self.completed.is_empty() && self.requests_under_way > 0 && self.step(until_ns) {}
+        while self.completed.is_empty() && self.requests_under_way > 0 && self.is_due(until_ns) {
+            self.step();
+        }
         self.next_completion()
     }
 

@@ -1,72 +1,156 @@
 //! What is planned to happen, and when: of two things at the same time the one that was planned first.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::job::Happening;
 
-/// Bits of a heap's entry that name the place of what happens.
-const PLACE_BITS: u32 = 24;
+/// Bits of an order that name a drive.
+const DRIVE_BITS: u32 = 24;
+/// Comes after all that is planned.
+const NEVER: u128 = u128::MAX;
+
+/// Time, number in the order of planning, and drive, in one number that takes one comparison. The number has 40 bits:
+/// enough for a million a second over twelve days.
+fn order(at_ns: u64, number: u64, drive: u32) -> u128 {
+    u128::from(at_ns) << 64 | u128::from(number << DRIVE_BITS | u64::from(drive))
+}
+
+fn time_ns(order: u128) -> u64 {
+    (order >> 64) as u64
+}
+
+#[derive(Clone, Copy)]
+struct Planned {
+    order: u128,
+    happening: Happening,
+}
+
+/// What is first is the greatest: a heap gives that.
+impl Ord for Planned {
+    fn cmp(&self, other: &Planned) -> Ordering {
+        other.order.cmp(&self.order)
+    }
+}
+
+impl PartialOrd for Planned {
+    fn partial_cmp(&self, other: &Planned) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Planned {
+    fn eq(&self, other: &Planned) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Planned {}
+
+/// When each drive is ready next, and which is first: a tournament of all drives. A drive's next time needs a walk from
+/// its place to the root, where a heap would need two walks and move more bytes.
+struct Tournament {
+    /// Of a full binary tree, the root at 1: each has the lesser order of the two below it. The drives are its leaves.
+    orders: Vec<u128>,
+}
+
+impl Tournament {
+    fn new(drives: usize) -> Tournament {
+        Tournament { orders: vec![NEVER; 2 * drives.next_power_of_two().max(1)] }
+    }
+
+    /// Makes room for one more drive behind the others.
+    fn add_drive(&mut self, drives: usize) {
+        if drives == self.orders.len() / 2 {
+            let before = std::mem::replace(self, Tournament::new(drives + 1));
+            let orders = before.orders[drives..].iter();
+            orders.zip(0..).for_each(|(order, drive)| self.set(drive, *order));
+        }
+    }
+
+    fn first(&self) -> u128 {
+        self.orders[1]
+    }
+
+    fn leaf(&self, drive: u32) -> usize {
+        self.orders.len() / 2 + drive as usize
+    }
+
+    fn set(&mut self, drive: u32, order: u128) {
+        let mut at = self.leaf(drive);
+        self.orders[at] = order;
+        while at > 1 {
+            let other = self.orders[at ^ 1];
+            let least = self.orders[at].min(other);
+            at /= 2;
+            self.orders[at] = least;
+        }
+    }
+}
 
 /// The queue of all that happens.
-#[derive(Default)]
 pub(super) struct Queue {
-    /// Time, number in the order of planning and place in `planned`, in one number: so a heap compares and moves
-    /// few bytes.
-    heap: BinaryHeap<Reverse<u128>>,
-    planned: Vec<Happening>,
-    free: Vec<u32>,
-    /// Of 40 bits: enough for a million a second over twelve days.
+    heap: BinaryHeap<Planned>,
+    drives: Tournament,
     number: u64,
 }
 
 impl Queue {
-    pub fn plan(&mut self, at_ns: u64, happening: Happening) {
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.planned[place as usize] = happening;
-                place
-            }
-            None => self.new_place(happening),
-        };
-        self.number += 1;
-        let order = u128::from(self.number << PLACE_BITS | u64::from(place));
-        self.heap.push(Reverse(u128::from(at_ns) << 64 | order));
+    /// For so many drives.
+    pub fn new(drives: usize) -> Queue {
+        assert!(drives <= 1 << DRIVE_BITS, "more drives than an order can name");
+        Queue { heap: BinaryHeap::new(), drives: Tournament::new(drives), number: 0 }
     }
 
-    /// All that is planned, in no order.
+    /// One more drive, behind `drives` others.
+    pub fn add_drive(&mut self, drives: usize) {
+        self.drives.add_drive(drives);
+    }
+
+    #[inline]
+    pub fn plan(&mut self, at_ns: u64, happening: Happening) {
+        self.number += 1;
+        self.heap.push(Planned { order: order(at_ns, self.number, 0), happening });
+    }
+
+    /// Plans when a drive is ready, in place of what was planned for it.
+    #[inline]
+    pub fn plan_drive(&mut self, drive: u32, at_ns: Option<u64>) {
+        let planned = self.drives.orders[self.drives.leaf(drive)];
+        match at_ns {
+            Some(at_ns) if time_ns(planned) != at_ns => {
+                self.number += 1;
+                self.drives.set(drive, order(at_ns, self.number, drive));
+            }
+            Some(_) => {}
+            None if planned != NEVER => self.drives.set(drive, NEVER),
+            None => {}
+        }
+    }
+
+    /// All that is planned, but for drives, in no order.
     #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = Happening> {
-        self.heap.iter().map(|Reverse(entry)| self.planned[place(*entry)])
-    }
-
-    #[cold]
-    fn new_place(&mut self, happening: Happening) -> u32 {
-        assert!(self.planned.len() < 1 << PLACE_BITS, "more is planned than the queue can name");
-        self.planned.push(happening);
-        self.planned.len() as u32 - 1
+        self.heap.iter().map(|planned| planned.happening)
     }
 
     /// When the next thing happens.
     #[inline]
     pub fn next_ns(&self) -> Option<u64> {
-        self.heap.peek().map(|Reverse(entry)| (entry >> 64) as u64)
+        let first = self.heap.peek().map_or(NEVER, |planned| planned.order).min(self.drives.first());
+        (first != NEVER).then_some(time_ns(first))
     }
 
-    /// Takes what happens next, if that is due by `until_ns`: when and what.
+    /// Takes what happens next: when and what. A drive that is ready stays planned until its next time is.
     #[inline]
-    pub fn pop(&mut self, until_ns: u64) -> Option<(u64, Happening)> {
-        let at_ns = self.next_ns().filter(|at_ns| *at_ns <= until_ns)?;
-        let Reverse(entry) = self.heap.pop()?;
-        let place = place(entry);
-        self.free.push(place as u32);
-        Some((at_ns, self.planned[place]))
+    pub fn pop(&mut self) -> Option<(u64, Happening)> {
+        let drive = self.drives.first();
+        if self.heap.peek().is_some_and(|planned| planned.order < drive) {
+            return self.heap.pop().map(|Planned { order, happening }| (time_ns(order), happening));
+        }
+        let index = drive as u32 & ((1 << DRIVE_BITS) - 1);
+        (drive != NEVER).then_some((time_ns(drive), Happening::DriveReady(index)))
     }
-}
-
-/// The place in `planned` that an entry of the heap names.
-fn place(entry: u128) -> usize {
-    entry as usize & ((1 << PLACE_BITS) - 1)
 }
 
 #[cfg(test)]
@@ -80,23 +164,36 @@ mod tests {
     proptest! {
         #[test]
         fn the_queue_keeps_the_order_of_times_and_of_planning(
-            steps in proptest::collection::vec((0u64..20, 0u64..4), 0..200),
+            steps in proptest::collection::vec((0u64..20, 0u64..4, 0u32..12), 0..200),
         ) {
-            let (mut queue, mut model, mut now_ns) = (Queue::default(), BTreeMap::new(), 0);
-            let job = |happening| match happening {
-                Happening::Arrive(job) => job,
-                other => panic!("{other:?} was not planned"),
-            };
-            for (number, (later_ns, passes_ns)) in (0u32..).zip(steps) {
-                queue.plan(now_ns + later_ns, Happening::Arrive(number));
-                model.insert((now_ns + later_ns, number), ());
+            let (mut queue, mut model, mut now_ns) = (Queue::new(5), BTreeMap::new(), 0);
+            for (number, (later_ns, passes_ns, drive)) in (0u32..).zip(steps) {
+                let at_ns = now_ns + 1 + later_ns;
+                if drive < 5 {
+                    let is_planned = |(time_ns, happens): (&(u64, u32), &String)| {
+                        (*happens == format!("{:?}", Happening::DriveReady(drive))).then_some(*time_ns)
+                    };
+                    let before = model.iter().find_map(is_planned);
+                    if before.is_none_or(|(time_ns, _)| time_ns != at_ns) {
+                        before.and_then(|key| model.remove(&key));
+                        model.insert((at_ns, number), format!("{:?}", Happening::DriveReady(drive)));
+                    }
+                    queue.plan_drive(drive, Some(at_ns));
+                } else {
+                    queue.plan(at_ns, Happening::Arrive(number));
+                    model.insert((at_ns, number), format!("{:?}", Happening::Arrive(number)));
+                }
                 now_ns += passes_ns;
-                while let Some((at_ns, happening)) = queue.pop(now_ns) {
-                    let first = model.pop_first().map(|(key, ())| key);
-                    prop_assert_eq!(first, Some((at_ns, job(happening))));
+                while queue.next_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+                    let popped = queue.pop();
+                    if let Some((_, Happening::DriveReady(drive))) = popped {
+                        queue.plan_drive(drive, None);
+                    }
+                    let popped = popped.map(|(at_ns, happening)| (at_ns, format!("{happening:?}")));
+                    let first = model.pop_first().map(|((at_ns, _), happens)| (at_ns, happens));
+                    prop_assert_eq!(popped, first);
                 }
                 prop_assert_eq!(queue.next_ns(), model.keys().next().map(|key| key.0));
-                prop_assert!(queue.next_ns().is_none_or(|at_ns| at_ns > now_ns));
             }
         }
     }

@@ -216,12 +216,11 @@ impl Array {
         let (read_caches, in_front) = new_read_caches(&hardware, &drives, capacity_of);
         let mut array = Array {
             now_ns: 0,
-            queue: Queue::default(),
+            queue: Queue::new(hardware.drives.len()),
             jobs: Vec::new(),
             free_jobs: Vec::new(),
             drives,
             drive_statistics: vec![DriveStatistics::default(); hardware.drives.len()],
-            drive_scheduled_ns: vec![0; hardware.drives.len()],
             drive_links: hardware.drives.iter().map(|drive| drive.link).collect(),
             links: hardware.links.iter().map(LinkState::new).collect(),
             groups,
@@ -267,9 +266,9 @@ impl Array {
 
     /// Puts in a drive that belongs to nothing yet.
     pub(super) fn add_drive(&mut self, drive: Drive) {
+        self.queue.add_drive(self.drives.len());
         self.drives.push(new_drive(&drive, &self.hardware.drives, &self.drives, self.seed));
         self.drive_statistics.push(DriveStatistics::default());
-        self.drive_scheduled_ns.push(0);
         self.drive_links.push(drive.link);
         self.drive_slots.push(None);
         self.hardware.drives.push(drive);

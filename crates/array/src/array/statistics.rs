@@ -7,38 +7,76 @@ use crate::hardware::Layout;
 use crate::raid::Slot;
 use crate::report::{DeviceReport, PartKind, PartReport};
 
-/// Requests under way over time: the integral, and the time with at least one.
+/// Requests under way, integrated over time.
+///
+/// The sum is that of the times at which requests ended less those at which they began. A request that is under way
+/// counts as if it ended now.
+#[derive(Default, Clone, Copy)]
+struct Integral {
+    under_way: u32,
+    sum_ns: i128,
+}
+
+impl Integral {
+    /// So many are under way, and nothing before `now_ns` counts.
+    fn since(now_ns: u64, under_way: u32) -> Integral {
+        Integral { under_way, sum_ns: -i128::from(now_ns) * i128::from(under_way) }
+    }
+
+    fn begins(&mut self, now_ns: u64) {
+        self.under_way += 1;
+        self.sum_ns -= i128::from(now_ns);
+    }
+
+    fn ends(&mut self, now_ns: u64) {
+        self.under_way -= 1;
+        self.sum_ns += i128::from(now_ns);
+    }
+
+    fn at(&self, now_ns: u64) -> u128 {
+        (self.sum_ns + i128::from(now_ns) * i128::from(self.under_way)) as u128
+    }
+}
+
+/// Requests under way over time, and the time with at least one.
 #[derive(Default, Clone, Copy)]
 struct Load {
-    under_way: u32,
-    changed_ns: u64,
-    integral_ns: u128,
-    busy_ns: u64,
+    requests: Integral,
+    /// Busy times: the first request of several begins one, and the last one ends it.
+    busy: Integral,
 }
 
 impl Load {
-    /// Time goes on; returns by how much.
-    fn settle(&mut self, now_ns: u64) -> u64 {
-        let passed_ns = now_ns.saturating_sub(self.changed_ns);
-        self.integral_ns += u128::from(passed_ns) * u128::from(self.under_way);
-        if self.under_way > 0 {
-            self.busy_ns += passed_ns;
+    fn begins(&mut self, now_ns: u64) {
+        if self.requests.under_way == 0 {
+            self.busy.begins(now_ns);
         }
-        self.changed_ns = self.changed_ns.max(now_ns);
-        passed_ns
+        self.requests.begins(now_ns);
     }
 
-    fn reset(&mut self, now_ns: u64) {
-        *self = Load { under_way: self.under_way, changed_ns: now_ns, ..Load::default() };
+    fn ends(&mut self, now_ns: u64) {
+        self.requests.ends(now_ns);
+        if self.requests.under_way == 0 {
+            self.busy.ends(now_ns);
+        }
+    }
+
+    /// The same requests are under way, and nothing before `now_ns` counts.
+    fn since(&self, now_ns: u64) -> Load {
+        let [requests, busy] = [self.requests, self.busy].map(|sum| Integral::since(now_ns, sum.under_way));
+        Load { requests, busy }
+    }
+
+    fn busy_ns(&self, now_ns: u64) -> u64 {
+        self.busy.at(now_ns) as u64
     }
 }
 
 #[derive(Default, Clone, Copy)]
 pub(super) struct DriveStatistics {
     load: Load,
-    /// The reads of the load, and the integral over them; what is left of it are writes and flushes.
-    reads_under_way: u32,
-    read_integral_ns: u128,
+    /// The reads of the load; the rest of it are writes and flushes.
+    reads_under_way: Integral,
     reads: u64,
     writes: u64,
     read_bytes: u64,
@@ -46,38 +84,32 @@ pub(super) struct DriveStatistics {
 }
 
 impl DriveStatistics {
-    fn settle(&mut self, now_ns: u64) {
-        let passed_ns = self.load.settle(now_ns);
-        self.read_integral_ns += u128::from(passed_ns) * u128::from(self.reads_under_way);
-    }
-
     pub fn begins(&mut self, now_ns: u64, command: &Command) {
-        self.settle(now_ns);
-        self.load.under_way += 1;
-        self.reads_under_way += u32::from(command.is_read());
+        self.load.begins(now_ns);
         if command.write {
             self.writes += 1;
             self.write_bytes += command.bytes;
         } else if command.is_read() {
+            self.reads_under_way.begins(now_ns);
             self.reads += 1;
             self.read_bytes += command.bytes;
         }
     }
 
     pub fn ends(&mut self, now_ns: u64, is_read: bool) {
-        self.settle(now_ns);
-        self.load.under_way -= 1;
-        self.reads_under_way -= u32::from(is_read);
+        self.load.ends(now_ns);
+        if is_read {
+            self.reads_under_way.ends(now_ns);
+        }
     }
 
     /// Accesses that have begun, and the time with at least one under way in ns, since the last reset.
-    pub fn work(&mut self, now_ns: u64) -> (u64, u64) {
-        self.settle(now_ns);
-        (self.reads + self.writes, self.load.busy_ns)
+    pub fn work(&self, now_ns: u64) -> (u64, u64) {
+        (self.reads + self.writes, self.load.busy_ns(now_ns))
     }
 
     pub fn under_way(&self) -> u32 {
-        self.load.under_way
+        self.load.requests.under_way
     }
 }
 
@@ -94,13 +126,11 @@ pub(super) struct VolumeStatistics {
 
 impl VolumeStatistics {
     pub fn begins(&mut self, now_ns: u64) {
-        self.load.settle(now_ns);
-        self.load.under_way += 1;
+        self.load.begins(now_ns);
     }
 
     pub(super) fn ends(&mut self, now_ns: u64, submitted_ns: u64, kind: Kind, bytes: u64) {
-        self.load.settle(now_ns);
-        self.load.under_way -= 1;
+        self.load.ends(now_ns);
         let took_ns = u128::from(now_ns - submitted_ns);
         match kind {
             Kind::Read => {
@@ -127,13 +157,12 @@ impl Array {
         let now_ns = self.now_ns;
         self.statistics_since_ns = now_ns;
         for statistics in &mut self.drive_statistics {
-            let DriveStatistics { mut load, reads_under_way, .. } = *statistics;
-            load.reset(now_ns);
+            let load = statistics.load.since(now_ns);
+            let reads_under_way = Integral::since(now_ns, statistics.reads_under_way.under_way);
             *statistics = DriveStatistics { load, reads_under_way, ..DriveStatistics::default() };
         }
         for volume in &mut self.volumes {
-            let mut load = volume.statistics.load;
-            load.reset(now_ns);
+            let load = volume.statistics.load.since(now_ns);
             volume.statistics = VolumeStatistics { load, ..VolumeStatistics::default() };
         }
         self.links.iter_mut().for_each(crate::links::LinkState::reset_statistics);
@@ -150,21 +179,15 @@ impl Array {
         self.failed_requests = 0;
     }
 
-    pub(super) fn make_report(&mut self) -> DeviceReport {
+    pub(super) fn make_report(&self) -> DeviceReport {
         let now_ns = self.now_ns;
-        for statistics in &mut self.drive_statistics {
-            statistics.settle(now_ns);
-        }
-        for volume in &mut self.volumes {
-            volume.statistics.load.settle(now_ns);
-        }
         let length_ns = (now_ns - self.statistics_since_ns).max(1) as f64;
         let drives = (0..self.hardware.drives.len()).map(|index| self.drive_report(index, length_ns));
         let links = (0..self.hardware.links.len()).map(|index| self.link_report(index, length_ns));
         let controllers =
             (0..self.hardware.controllers.len()).map(|index| self.controller_report(index, length_ns));
         let pools = (0..self.hardware.groups.len()).filter_map(|index| self.pool_report(index));
-        let volumes = self.volumes.iter().map(|volume| volume_report(volume, length_ns));
+        let volumes = self.volumes.iter().map(|volume| volume_report(volume, now_ns, length_ns));
         DeviceReport {
             seconds: length_ns / 1e9,
             parts: (drives.chain(links).chain(controllers).chain(self.store_reports()).chain(pools))
@@ -180,11 +203,12 @@ impl Array {
         let mut part = PartReport::new(PartKind::Drive, &self.hardware.drives[index].name);
         (part.reads, part.writes) = (statistics.reads, statistics.writes);
         (part.read_bytes, part.write_bytes) = (statistics.read_bytes, statistics.write_bytes);
-        part.busy_share = statistics.load.busy_ns as f64 / length_ns;
-        part.mean_queue = Some(statistics.load.integral_ns as f64 / length_ns);
-        let read_ns = statistics.read_integral_ns;
+        part.busy_share = statistics.load.busy_ns(self.now_ns) as f64 / length_ns;
+        let all_ns = statistics.load.requests.at(self.now_ns);
+        let read_ns = statistics.reads_under_way.at(self.now_ns);
+        part.mean_queue = Some(all_ns as f64 / length_ns);
         part.read_ms = mean_ms(read_ns, statistics.reads);
-        part.write_ms = mean_ms(statistics.load.integral_ns - read_ns, statistics.writes);
+        part.write_ms = mean_ms(all_ns - read_ns, statistics.writes);
         let place = self.drive_slots[index];
         let is_given_up = place.is_some_and(|(group, slot)| self.is_given_up(group, slot));
         part.state = match place.map(|(group, slot)| self.groups[group].slots[slot]) {
@@ -272,15 +296,54 @@ impl Array {
     }
 }
 
-fn volume_report(volume: &VolumeState, length_ns: f64) -> PartReport {
+fn volume_report(volume: &VolumeState, now_ns: u64, length_ns: f64) -> PartReport {
     let statistics = &volume.statistics;
     let name = format!("{}:{}", volume.placement.host, volume.placement.path);
     let mut part = PartReport::new(PartKind::Volume, &name);
     (part.reads, part.writes) = (statistics.reads, statistics.writes);
     (part.read_bytes, part.write_bytes) = (statistics.read_bytes, statistics.write_bytes);
-    part.busy_share = statistics.load.busy_ns as f64 / length_ns;
-    part.mean_queue = Some(statistics.load.integral_ns as f64 / length_ns);
+    part.busy_share = statistics.load.busy_ns(now_ns) as f64 / length_ns;
+    part.mean_queue = Some(statistics.load.requests.at(now_ns) as f64 / length_ns);
     part.read_ms = mean_ms(statistics.read_ns, statistics.reads);
     part.write_ms = mean_ms(statistics.write_ns, statistics.writes);
     part
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_load_is_what_was_under_way_in_each_nanosecond(
+            steps in proptest::collection::vec((0u64..50, 0u8..5), 1..80),
+        ) {
+            let (mut load, mut now_ns) = (Load::default(), 0);
+            let (mut under_way, mut requests_ns, mut busy_ns) = (0u64, 0, 0);
+            for (passes_ns, step) in steps {
+                now_ns += passes_ns;
+                requests_ns += passes_ns * under_way;
+                busy_ns += if under_way > 0 { passes_ns } else { 0 };
+                match step {
+                    0 | 1 => {
+                        load.begins(now_ns);
+                        under_way += 1;
+                    }
+                    2 | 3 if under_way > 0 => {
+                        load.ends(now_ns);
+                        under_way -= 1;
+                    }
+                    4 => {
+                        load = load.since(now_ns);
+                        (requests_ns, busy_ns) = (0, 0);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(load.requests.at(now_ns), u128::from(requests_ns));
+                prop_assert_eq!(load.busy_ns(now_ns), busy_ns);
+            }
+        }
+    }
 }

@@ -92,7 +92,7 @@ impl Flash {
         self.busy_until_ns <= now_ns
     }
 
-    pub fn submit(&mut self, now_ns: u64, command: Command, done: &mut Vec<Done>) {
+    pub fn submit(&mut self, now_ns: u64, command: Command) -> Done {
         let at_ns = if command.is_flush {
             now_ns + self.write_ns
         } else if command.write {
@@ -101,7 +101,7 @@ impl Flash {
             self.read(now_ns, command)
         };
         self.busy_until_ns = self.busy_until_ns.max(at_ns);
-        done.push(command.done(at_ns));
+        command.done(at_ns)
     }
 
     fn read(&mut self, now_ns: u64, command: Command) -> u64 {

@@ -81,11 +81,11 @@ impl DriveState {
         DriveState { kind, is_dead: false }
     }
 
-    /// Takes a command; what is done (or will be, at a known time) is appended.
-    pub fn submit(&mut self, now_ns: u64, command: Command, done: &mut Vec<Done>) {
+    /// Takes a command. Returns when it is done, if that is known already.
+    pub fn submit(&mut self, now_ns: u64, command: Command) -> Option<Done> {
         match &mut self.kind {
-            Kind::Rotating(disk) => disk.submit(now_ns, command, done),
-            Kind::Flash(drive) => drive.submit(now_ns, command, done),
+            Kind::Rotating(disk) => disk.submit(now_ns, command),
+            Kind::Flash(drive) => Some(drive.submit(now_ns, command)),
         }
     }
 

@@ -132,11 +132,12 @@ impl Rotating {
         bytes * 1_000 / self.interface_bytes_per_us
     }
 
-    /// Takes a command.
-    pub fn submit(&mut self, now_ns: u64, command: Command, done: &mut Vec<Done>) {
+    /// Takes a command. Returns when it is done, if that is known already.
+    pub fn submit(&mut self, now_ns: u64, command: Command) -> Option<Done> {
+        let mut done = None;
         if command.is_flush {
             if self.dirty_bytes == 0 && self.held_writes.is_empty() {
-                done.push(command.done(now_ns + self.command_ns));
+                done = Some(command.done(now_ns + self.command_ns));
             } else {
                 self.held_flushes.push(command);
             }
@@ -149,27 +150,32 @@ impl Rotating {
                 self.enqueue(now_ns, command);
             } else {
                 self.held_writes.push_back(command);
-                self.admit_writes(now_ns, done);
+                // Those that are held already still have no room.
+                done = self.admit_write(now_ns);
             }
-        } else if !self.read_from_buffer(now_ns, command, done) {
-            self.enqueue(now_ns, command);
+        } else {
+            done = self.read_from_buffer(now_ns, command);
+            if done.is_none() && (self.active.is_some() || !self.read_on_the_way(now_ns, command)) {
+                self.enqueue(now_ns, command);
+            }
         }
         self.start_next(now_ns);
+        done
     }
 
-    /// Acknowledges waiting writes into the write cache while it has room.
-    fn admit_writes(&mut self, now_ns: u64, done: &mut Vec<Done>) {
-        while let Some(command) = self.held_writes.front().copied() {
-            if self.dirty_bytes > 0 && self.dirty_bytes + command.bytes > self.write_cache_bytes {
-                return;
-            }
-            self.held_writes.pop_front();
-            self.dirty_bytes += command.bytes;
-            done.push(command.done(now_ns + self.command_ns + self.buffer_ns(command.bytes)));
-            self.enqueue(now_ns, Command { tag: Command::CACHED, ..command });
+    /// Acknowledges the first waiting write into the write cache, if that has room.
+    fn admit_write(&mut self, now_ns: u64) -> Option<Done> {
+        let command = *self.held_writes.front()?;
+        if self.dirty_bytes > 0 && self.dirty_bytes + command.bytes > self.write_cache_bytes {
+            return None;
         }
+        self.held_writes.pop_front();
+        self.dirty_bytes += command.bytes;
+        self.enqueue(now_ns, Command { tag: Command::CACHED, ..command });
+        Some(command.done(now_ns + self.command_ns + self.buffer_ns(command.bytes)))
     }
 
+    #[inline]
     fn enqueue(&mut self, now_ns: u64, command: Command) {
         let queued = Queued { spot: self.mechanics.spot(command.start), command, arrived_ns: now_ns };
         if self.window.len() < self.depth {
@@ -194,6 +200,7 @@ impl Rotating {
     }
 
     /// How far look-ahead has come, and whether the head still reads there.
+    #[inline]
     fn look_ahead_end(&self, now_ns: u64) -> Option<(Segment, u64, bool)> {
         let live = self.live?;
         if self.active.is_some() || self.look_ahead_bytes == 0 {
@@ -206,25 +213,23 @@ impl Rotating {
         Some((live, live.end_byte + passed, passed < limit))
     }
 
-    /// Serves a read from the buffer, or from the track that the idle head is just reading; false if it cannot.
-    fn read_from_buffer(&mut self, now_ns: u64, command: Command, done: &mut Vec<Done>) -> bool {
+    /// Serves a read from the buffer, if that has it.
+    fn read_from_buffer(&self, now_ns: u64, command: Command) -> Option<Done> {
         if self.look_ahead_bytes == 0 {
-            return false;
+            return None;
         }
-        let served = now_ns + self.command_ns + self.buffer_ns(command.bytes);
-        if self.segments.hold(command.start, command.end()) {
-            done.push(command.done(served));
-            return true;
-        }
-        let Some((live, reached, reading)) = self.look_ahead_end(now_ns) else { return false };
-        if command.start < live.first_byte || command.start > reached {
-            return false;
-        }
-        if command.end() <= reached {
-            done.push(command.done(served));
-            return true;
-        }
-        if !reading || self.slowness != 1024 {
+        let is_there = self.segments.hold(command.start, command.end())
+            || self.look_ahead_end(now_ns).is_some_and(|(live, reached, _)| {
+                live.first_byte <= command.start && command.end() <= reached
+            });
+        is_there.then(|| command.done(now_ns + self.command_ns + self.buffer_ns(command.bytes)))
+    }
+
+    /// Serves a read from the track that the idle head is just reading; false if it cannot.
+    fn read_on_the_way(&mut self, now_ns: u64, command: Command) -> bool {
+        let Some((live, reached, is_reading)) = self.look_ahead_end(now_ns) else { return false };
+        if !is_reading || command.start < live.first_byte || command.start > reached || self.slowness != 1024
+        {
             return false;
         }
         // The head is on its way: wait until the last byte has passed.
@@ -326,7 +331,9 @@ impl Rotating {
         }
         if command.tag == Command::CACHED {
             self.dirty_bytes -= command.bytes;
-            self.admit_writes(ends_ns, done);
+            while let Some(admitted) = self.admit_write(ends_ns) {
+                done.push(admitted);
+            }
             if self.dirty_bytes == 0 && self.held_writes.is_empty() {
                 done.extend(self.held_flushes.drain(..).map(|flush| flush.done(ends_ns)));
             }
