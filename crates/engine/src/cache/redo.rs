@@ -49,8 +49,11 @@ pub(crate) enum Base {
 /// Who redoes the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RedoFor {
-    /// An instance that opens: nobody wants a page before it is written at the end.
+    /// An instance that opens: nobody wants a page before it is written at the end. A page without bytes keeps its
+    /// place in the cache, so that the reads are those of published recoveries.
     Opening,
+    /// A worker of an opening. As many pages as memory has room for wait: none of them is read or written twice.
+    Worker,
     /// A passive copy, whose log goes on.
     Standby,
 }
@@ -173,11 +176,12 @@ impl Cache {
         let before = slot.before()?;
         let in_file = slot.newer_in_file(image.dbtime);
         if in_file.is_some() || self.pages_wait() {
-            slot.defers(Unmade::from_image(image, in_file));
+            let unmade = Unmade::from_image(image, in_file, frames.unmade.as_ref());
+            frames.get_mut(frame).defers(unmade);
         } else {
             slot.holds_page(image.decode(key.pgno, &*self.coding(key.db)?)?);
         }
-        slot.is_prepared = false;
+        frames.get_mut(frame).is_prepared = false;
         frames.touch_new(frame, self.0.world.now().ns);
         frames.mark_changed(frame, start, end);
         Ok(before)
@@ -203,11 +207,11 @@ impl Cache {
         match (slot.holds, &mut slot.unmade) {
             (Holds::Page, _) => {}
             // It has in it all that waits.
-            (Holds::Deferred, Some(unmade)) => {
-                unmade.image = Some(image);
-                unmade.changes.clear();
+            (Holds::Deferred, Some(unmade)) => unmade.renew(image),
+            _ if self.pages_wait() => {
+                let unmade = Unmade::from_image(image, None, frames.unmade.as_ref());
+                frames.get_mut(frame).defers(unmade);
             }
-            _ if self.pages_wait() => slot.defers(Unmade::from_image(image, None)),
             _ => slot.holds_page(image.decode(key.pgno, &*coding)?),
         }
         Ok(())
@@ -275,12 +279,12 @@ impl Cache {
             return Ok(());
         };
         let is_due = unmade.in_file.is_some_and(|in_file| in_file.dbtime == unmade.dbtime);
-        if !is_due && unmade.changes.len() <= CHANGES_WAITING_MAX {
+        if !is_due && unmade.changes() <= CHANGES_WAITING_MAX {
             return Ok(());
         }
         let made = unmade.make(key.pgno, &*self.coding(key.db)?)?;
         if is_due && Some(InFile::of(PageRef::new(made.as_unsealed_slice()))) == unmade.in_file {
-            (unmade.image, unmade.changes) = (None, Vec::new());
+            unmade.forget();
             slot.holds = Holds::InFile;
             frames.mark_clean(frame);
         } else {
@@ -291,7 +295,7 @@ impl Cache {
 
     /// Whether redo needs no bytes of a page before it is written.
     pub(super) fn pages_wait(&self) -> bool {
-        self.0.redo.get() == Some(RedoFor::Opening)
+        matches!(self.0.redo.get(), Some(RedoFor::Opening | RedoFor::Worker))
     }
 
     fn coding(&self, db: u8) -> Result<Rc<dyn PageCoding>, String> {

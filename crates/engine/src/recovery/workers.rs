@@ -241,7 +241,7 @@ async fn follow_orders(
         let cached = CachedDatabase::new(file, coding, database.template_id, None);
         cache.attach(id, cached, config.cache_bytes_per_database);
     }
-    cache.set_redo(Some(RedoFor::Opening));
+    cache.set_redo(Some(RedoFor::Worker));
     let prereader = Prereader::start(world, cache, READS_OUTSTANDING, Pace::OfReads);
     let (mut pages, mut report) = (PageStates::default(), RecoveryReport::default());
     let redone = redo_parts((world, cache), &mut orders, &prereader, &mut pages, &mut report).await;

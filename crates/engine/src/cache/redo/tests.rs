@@ -9,7 +9,7 @@ use world::sim::{SimConfig, Simulation};
 
 use super::{Base, RedoFor};
 use crate::cache::tests::{FILE_DBTIME, PAGE_BYTES, key, small_cache};
-use crate::cache::{Cache, Pins};
+use crate::cache::{Cache, FRAMES_MIN, Pins};
 use crate::cache::{LoggedPage, Rebuilt, RedoOutcome};
 use crate::log::{LogPosition, POSITION_END};
 
@@ -354,5 +354,27 @@ fn a_page_that_is_made_anew_is_written_whatever_was_read() {
         // That is what was read.
         assert_eq!(redo.redo(delete(FILE_DBTIME - 1)), RedoOutcome::Applied);
         assert_eq!((redo.seen(), redo.dirty()), (Some(Vec::new()), 1));
+    });
+}
+
+/// So no page is read or written twice for want of room.
+#[test]
+fn a_page_without_bytes_takes_of_a_workers_memory_what_it_needs() {
+    redoing_for(RedoFor::Worker, |_, cache| async move {
+        let available = || cache.0.frames.borrow().available();
+        let (pages, before) = (FRAMES_MIN as u32 + 20, available());
+        for pgno in 1..=pages {
+            cache.fetch_for_redo(key(pgno), &mut cache.pins()).await.unwrap();
+        }
+        assert!((1..=pages).all(|pgno| !cache.is_absent(key(pgno))) && before - available() < 10);
+        // What the log says of a page counts, too.
+        let before = available();
+        let (long, redo) = ([7; 2 * PAGE_BYTES / 3], Redo::over(&cache));
+        redo.rebuild(logged(FILE_DBTIME, &[&long]));
+        assert_eq!(before - available(), 1);
+        assert_eq!(redo.redo(replace(FILE_DBTIME, &long)), RedoOutcome::Applied);
+        assert!(before - available() >= 2);
+        cache.write_all(1).await.unwrap();
+        assert!(available() >= before);
     });
 }
