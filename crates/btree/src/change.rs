@@ -212,11 +212,6 @@ impl PageChange {
         PageChange { pgno, dbtime_before, ops }
     }
 
-    /// Memory that it takes, in bytes.
-    pub fn memory_bytes(&self) -> usize {
-        size_of::<PageChange>() + self.ops.iter().map(PageOp::memory_bytes).sum::<usize>()
-    }
-
     /// Whether it makes the page anew, so that what the page was need not be known.
     pub fn formats(&self) -> bool {
         matches!(self.ops.first(), Some(PageOp::Format { .. } | PageOp::FormatLogged { .. }))
@@ -266,18 +261,6 @@ impl PageChange {
 }
 
 impl PageOp {
-    fn memory_bytes(&self) -> usize {
-        let held = match self {
-            PageOp::Insert { key, data, .. } => key.len() + data.len(),
-            PageOp::Replace { data, .. } => data.len(),
-            PageOp::SetExternalHeader { header } => header.len(),
-            PageOp::Format { page } => page.len(),
-            PageOp::FormatLogged { encoded } => encoded.len(),
-            _ => 0,
-        };
-        size_of::<PageOp>() + held
-    }
-
     /// Makes the edit.
     ///
     /// # Errors

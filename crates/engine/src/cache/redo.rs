@@ -22,13 +22,13 @@ mod tests;
 
 use std::rc::Rc;
 
-use btree::{PageChange, PageCoding, Redo};
+use btree::{PageChange, PageCoding, PageRecord, Redo};
 use edb::page::PageRef;
 use world::PageBuf;
 
 use super::frames::{Frame, Frames, Holds, PageKey};
 use super::page::CachedPage;
-use super::unmade::{InFile, LoggedPage, Rebuilt, RedoOutcome, Unmade, wrong_version};
+use super::unmade::{InFile, LoggedPage, Rebuilt, RedoOutcome, Unmade, change, wrong_version};
 use super::{Cache, LogPosition};
 use crate::error::Result;
 
@@ -103,36 +103,38 @@ impl Frame {
 }
 
 impl Cache {
-    /// Redo of one change on its page, which is in memory; `base` is where the page has come from.
+    /// Redo of one change on its page, which is in memory; `base` is where the page has come from, `ops` are the bytes
+    /// of the record.
     pub(crate) fn redo(
         &self,
-        db: u8,
-        mut change: PageChange,
-        dbtime: u64,
+        record: PageRecord,
+        ops: &[u8],
         base: Base,
-        start: LogPosition,
-        end: LogPosition,
+        (start, end): (LogPosition, LogPosition),
     ) -> RedoOutcome {
         let mut frames = self.0.frames.borrow_mut();
-        let found = frames.find(PageKey { db, pgno: change.pgno });
-        let Some(frame) = found else { return RedoOutcome::Wrong(left_memory()) };
-        let (slot, page_bytes) = (frames.get_mut(frame), self.0.page_bytes);
-        let formats = change.formats();
-        if formats && !self.coding(db).is_ok_and(|coding| change.decode_page(&*coding)) {
-            return RedoOutcome::Wrong("the page that the log makes of it makes no sense".to_owned());
-        }
+        let PageRecord { db, pgno, dbtime, .. } = record;
+        let Some(frame) = frames.find(PageKey { db, pgno }) else { return RedoOutcome::Wrong(left_memory()) };
+        let unmade = frames.unmade.clone();
+        let (slot, formats) = (frames.get_mut(frame), record.is_whole());
+        let change = || self.coding(db).and_then(|coding| change(record, ops, &*coding));
         let outcome = match (slot.before(), slot.holds) {
             (Err(reason), _) => RedoOutcome::Wrong(reason),
             (Ok(_), Holds::Deferred) => {
-                slot.unmade.as_mut().expect("a deferred page is unmade").redo(change, dbtime)
+                slot.unmade.as_mut().expect("a deferred page is unmade").redo(record, ops)
             }
             // Redo clears new space of the file, so what was read there may be gone: the page is written in any case.
+            (Ok(before), _) if formats && unmade.is_some() => {
+                slot.defers(Unmade::anew(record, ops, unmade.as_ref()));
+                RedoOutcome::MadeAnew(before)
+            }
             (Ok(before), _) if formats => {
                 slot.unmade = None;
-                let page = slot.page.insert(CachedPage::empty(page_bytes));
-                match page.apply(&change, dbtime) {
+                let page = slot.page.insert(CachedPage::empty(self.0.page_bytes));
+                let change = change();
+                match change.and_then(|change| page.apply(&change, dbtime).map_err(|m| m.to_string())) {
                     Ok(()) => RedoOutcome::MadeAnew(before),
-                    Err(misfit) => RedoOutcome::Wrong(misfit.to_string()),
+                    Err(reason) => RedoOutcome::Wrong(reason),
                 }
             }
             (Ok(Rebuilt::FailedCheck), _) => RedoOutcome::Unproven("it failed its check".to_owned()),
@@ -140,7 +142,9 @@ impl Cache {
                 let page_dbtime = slot.version().unwrap_or_default();
                 match (redo_without_page(page_dbtime, dbtime, base), &mut slot.page) {
                     (Some(outcome), _) => outcome,
-                    (None, Some(page)) => redo_on(page, &change, dbtime),
+                    (None, Some(page)) => {
+                        change().map_or_else(RedoOutcome::Wrong, |change| redo_on(page, &change, dbtime))
+                    }
                     (None, None) => RedoOutcome::Wrong(left_memory()),
                 }
             }
@@ -167,8 +171,7 @@ impl Cache {
         &self,
         key: PageKey,
         image: LoggedPage,
-        start: LogPosition,
-        end: LogPosition,
+        (start, end): (LogPosition, LogPosition),
     ) -> Result<Rebuilt, String> {
         let mut frames = self.0.frames.borrow_mut();
         let frame = frames.find(key).ok_or_else(left_memory)?;
@@ -328,7 +331,7 @@ fn redo_on(page: &mut CachedPage, change: &PageChange, dbtime: u64) -> RedoOutco
     let page_dbtime = page.view().dbtime();
     match change.redo(page.bytes_mut(), dbtime) {
         Redo::Applied => RedoOutcome::Applied,
-        Redo::AlreadyThere | Redo::WrongVersion { .. } => wrong_version(page_dbtime, change),
+        Redo::AlreadyThere | Redo::WrongVersion { .. } => wrong_version(page_dbtime, change.dbtime_before),
         Redo::Misfit(misfit) => RedoOutcome::Wrong(misfit.to_string()),
     }
 }

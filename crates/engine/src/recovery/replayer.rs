@@ -21,15 +21,15 @@ use futures_util::{StreamExt, stream};
 use world::channel::{Receiver, Sender, channel};
 use world::{Duration, World};
 
-use super::decode::{Chain, Decoded, Replayed, Scope, makes_no_sense};
-use super::divide::{Placed, Stretch};
+use super::decode::{Chain, Decoded, InLogOrder, Replayed, Scope, makes_no_sense};
+use super::divide::Stretch;
 use super::left::Closed;
 use super::pages::PageStates;
 use super::preread::{Pace, Prereader};
+use super::records::{Place, Said};
 use super::source::{LogPart, Segments, Source};
 use super::workers::{Workers, send};
 use super::{Participants, Recovery, RecoveryBranch, RecoveryReport, takes_part};
-use crate::cache::{LoggedPage, PageKey};
 use crate::error::{Error, Result};
 use crate::log::LogPosition;
 use crate::log::reader::damaged;
@@ -307,8 +307,8 @@ impl Recovery<'_> {
             self.name_generations(scope.start.generation(), header.generation.max(required)).await?;
         }
         let mut decoded = self.world.compute(move || chain.decode(part, &scope, None)).await?;
-        if let Replayed::InLogOrder(_, runs) = &mut decoded.replayed {
-            prereader.add(std::mem::take(runs));
+        if let Replayed::InLogOrder(all) = &mut decoded.replayed {
+            prereader.add(std::mem::take(&mut all.runs));
         }
         Ok(Some(decoded))
     }
@@ -361,8 +361,8 @@ impl Recovery<'_> {
 
     async fn replay(&self, replayed: Replayed, replay: &mut Replay, pages: &mut Pages<'_>) -> Result<()> {
         match (replayed, pages) {
-            (Replayed::InLogOrder(records, _), Pages::Here(prereader)) => {
-                self.replay_records(records, replay, prereader).await
+            (Replayed::InLogOrder(all), Pages::Here(prereader)) => {
+                self.replay_records(all, replay, prereader).await
             }
             (Replayed::ByPage(stretches), Pages::Handed(workers)) => {
                 self.hand_out(stretches, replay, workers).await
@@ -373,15 +373,17 @@ impl Recovery<'_> {
 
     async fn replay_records(
         &self,
-        records: Vec<Placed<LogRecord>>,
+        InLogOrder { records, pages, .. }: InLogOrder,
         replay: &mut Replay,
         prereader: &Prereader,
     ) -> Result<()> {
         let mut turns = Turns::new(self.world);
-        for (start, end, record) in records {
+        let (mut pages, mut passed) = (pages.iter(), 0);
+        for (at, record, pages_end) in records {
             let is_page = matches!(record, LogRecord::PageImage { .. });
-            self.replay_record(start, end, record, replay).await?;
-            prereader.passed(end);
+            let said = pages.by_ref().take(pages_end - std::mem::replace(&mut passed, pages_end));
+            self.replay_record(at, record, said, replay).await?;
+            prereader.passed(at.1);
             turns.replayed(is_page).await;
         }
         Ok(())
@@ -397,29 +399,29 @@ impl Recovery<'_> {
             let mut records = records.into_iter();
             // Space that the file gets is used by later records only. Redo may clear it first.
             if number > 0 {
-                let (start, end, record) = records.next().expect("a stretch begins with a new length");
-                self.replay_record(start, end, record, replay).await?;
+                let (at, record) = records.next().expect("a stretch begins with a new length");
+                self.replay_record(at, record, std::iter::empty(), replay).await?;
             }
             workers.redo(parts).await?;
-            for (start, end, record) in records {
-                self.replay_record(start, end, record, replay).await?;
+            for (at, record) in records {
+                self.replay_record(at, record, std::iter::empty(), replay).await?;
             }
         }
         Ok(())
     }
 
+    /// `said`: what the record says of pages, if they are redone here.
     async fn replay_record(
         &self,
-        start: LogPosition,
-        end: LogPosition,
+        (start, end): Place,
         record: LogRecord,
+        said: impl Iterator<Item = Said<'_>>,
         replay: &mut Replay,
     ) -> Result<()> {
         replay.closed.check(end, &record)?;
         match record {
-            LogRecord::Changes { db, dbtime, mini } if takes_part(&replay.scope.participants, db, end) => {
-                let Replay { pages, report, .. } = replay;
-                pages.replay_changes(self.cache, (db, dbtime), mini.changes, (start, end), report).await?;
+            LogRecord::Changes { db, mini, .. } if takes_part(&replay.scope.participants, db, end) => {
+                replay.pages.replay(self.cache, said, &mut replay.report).await?;
                 let Some(transaction) = mini.transaction else { return Ok(()) };
                 if mini.compensates && planted!(CompensationNotNoted) {
                     return Ok(());
@@ -432,12 +434,8 @@ impl Recovery<'_> {
                     replay.transactions.changed(transaction, change, start);
                 }
             }
-            LogRecord::PageImage { db, pgno, dbtime, encoded }
-                if takes_part(&replay.scope.participants, db, end) =>
-            {
-                let Replay { pages, report, .. } = replay;
-                let (key, image) = (PageKey { db, pgno }, LoggedPage { dbtime, encoded });
-                pages.replay_image(self.cache, key, image, (start, end), report).await?;
+            LogRecord::PageImage { db, .. } if takes_part(&replay.scope.participants, db, end) => {
+                replay.pages.replay(self.cache, said, &mut replay.report).await?;
             }
             LogRecord::Extend { db, before, pages } if takes_part(&replay.scope.participants, db, end) => {
                 let database = self.database(db).expect("participants are attached");
