@@ -436,7 +436,9 @@ impl PageOp {
     fn skip(reader: &mut Reader) -> Option<()> {
         match reader.byte()? {
             0 => {
-                (reader.u16()?, reader.byte()?, reader.bytes()?);
+                reader.u16()?;
+                reader.byte()?;
+                reader.bytes()?;
                 reader.bytes().map(drop)
             }
             1 | 8 => reader.u16().map(drop),

@@ -9,7 +9,7 @@ use std::ops::Range;
 use btree::{LogRecord, PageRecord};
 use edb::log::{LogHeader, RecordChain, Records, SEGMENT_BYTES};
 
-use super::divide::{Divider, Stretch};
+use super::divide::{Divider, Stretch, Used};
 use super::preread::Run;
 use super::records::{PageRecords, Place};
 use super::source::{LogPart, Segments};
@@ -119,7 +119,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Decodes a part of the log that it follows.
+    /// Decodes a part of the log that it follows; for so many workers, with memory of earlier logs.
     ///
     /// # Errors
     /// If something is wrong before the end of the last log.
@@ -127,7 +127,7 @@ impl Chain {
         mut self,
         mut part: LogPart,
         scope: &Scope,
-        workers: Option<usize>,
+        for_workers: Option<(usize, Used)>,
     ) -> Result<Decoded> {
         let (from, generation) = (part.from, part.from.generation());
         let mut tail = None;
@@ -150,7 +150,7 @@ impl Chain {
             }
             Segments::Stored { stretch, .. } => (stretch.end(), stretch.closes),
         };
-        let mut taker = Taker::new(workers);
+        let mut taker = Taker::new(for_workers);
         let records = match &part.segments {
             Segments::File { log, .. } => self.read(&part.path, from, log.segments(), scope, &mut taker)?,
             Segments::Stored { stretch, per_log } => {
@@ -221,9 +221,11 @@ impl DecodedRecords {
 }
 
 impl Taker {
-    fn new(workers: Option<usize>) -> Taker {
-        let in_log_order = || Taker::InLogOrder(InLogOrder::default());
-        workers.map_or_else(in_log_order, |workers| Taker::ByPage(Divider::new(workers)))
+    fn new(for_workers: Option<(usize, Used)>) -> Taker {
+        match for_workers {
+            Some((workers, used)) => Taker::ByPage(Divider::new(workers, used)),
+            None => Taker::InLogOrder(InLogOrder::default()),
+        }
     }
 
     fn page(&mut self, at: Place, page: PageRecord, bytes: &[u8]) {

@@ -5,6 +5,8 @@
 //! 2. A record that changes the length of a file begins a [`Stretch`], so that what comes behind it can be redone
 //!    after it.
 
+use std::sync::Arc;
+
 use btree::{LogRecord, PageRecord};
 
 use super::preread::Run;
@@ -15,30 +17,71 @@ use crate::cache::PageKey;
 /// Neighbouring pages that one worker has: those of its largest read, so that neighbours are read together.
 const PAGES_TOGETHER: u32 = 8;
 
+/// Stretches whose memory is kept: more than are under way at once, as a rule.
+const STRETCHES_KEPT: usize = 16;
+
 /// The records of one worker's pages, in the order of the log, and the reads that they need.
-#[derive(Default)]
 pub(super) struct Part {
-    pub(super) records: PageRecords,
+    /// The opening holds them, too, to use their memory again ([`Used`]).
+    pub(super) records: Arc<PageRecords>,
     pub(super) runs: Vec<Run>,
 }
 
 /// Records between two changes of a file's length.
 pub(super) struct Stretch {
     /// What is no worker's; a change of a file's length only as the first.
-    pub(super) records: Vec<(Place, LogRecord)>,
+    pub(super) records: OtherRecords,
     /// One for each worker.
     pub(super) parts: Vec<Part>,
 }
 
+pub(super) type OtherRecords = Vec<(Place, LogRecord)>;
+
 /// Divides records, which come in the order of the log.
 pub(super) struct Divider {
+    workers: usize,
+    used: Used,
     stretches: Vec<Stretch>,
-    stretch: Stretch,
+    /// Of the stretch that has not ended: what is no worker's, and the records of each worker.
+    records: OtherRecords,
+    pages: Vec<PageRecords>,
 }
 
-impl Stretch {
-    fn new(workers: usize) -> Stretch {
-        Stretch { records: Vec::new(), parts: (0..workers).map(|_| Part::default()).collect() }
+/// Memory of records that were redone, for those of later logs: given back, the system would clear it anew for them.
+#[derive(Default)]
+pub(super) struct Used {
+    records: Vec<OtherRecords>,
+    pages: Vec<Arc<PageRecords>>,
+}
+
+impl Used {
+    /// The memory of these pages is free when the worker that redoes them lets go of them.
+    pub(super) fn keep_pages(&mut self, parts: &[Part]) {
+        self.pages.extend(parts.iter().map(|part| part.records.clone()));
+        self.pages.truncate(STRETCHES_KEPT * parts.len());
+    }
+
+    /// All of them were taken out.
+    pub(super) fn keep_records(&mut self, records: OtherRecords) {
+        self.records.push(records);
+        self.records.truncate(STRETCHES_KEPT);
+    }
+
+    /// As much as one log needs as a rule.
+    pub(super) fn take(&mut self, workers: usize) -> Used {
+        let is_free = |pages: &mut Arc<PageRecords>| Arc::get_mut(pages).is_some();
+        let pages = self.pages.extract_if(.., is_free).take(workers).collect();
+        Used { records: self.records.pop().into_iter().collect(), pages }
+    }
+
+    fn free_records(&mut self) -> OtherRecords {
+        self.records.pop().unwrap_or_default()
+    }
+
+    fn free_pages(&mut self) -> PageRecords {
+        let mut pages = self.pages.pop().and_then(Arc::into_inner).unwrap_or_default();
+        pages.clear();
+        pages
     }
 }
 
@@ -48,45 +91,55 @@ fn worker_of(key: PageKey, workers: usize) -> usize {
 }
 
 impl Divider {
-    pub(super) fn new(workers: usize) -> Divider {
-        Divider { stretches: Vec::new(), stretch: Stretch::new(workers) }
+    /// With memory of earlier logs.
+    pub(super) fn new(workers: usize, used: Used) -> Divider {
+        let (stretches, records, pages) = (Vec::new(), Vec::new(), Vec::new());
+        let mut divider = Divider { workers, used, stretches, records, pages };
+        divider.begin_stretch();
+        divider
+    }
+
+    fn begin_stretch(&mut self) {
+        self.records = self.used.free_records();
+        self.pages = (0..self.workers).map(|_| self.used.free_pages()).collect();
+    }
+
+    fn end_stretch(&mut self) {
+        let part = |records: PageRecords| Part { runs: records.runs(), records: records.into() };
+        let parts = std::mem::take(&mut self.pages).into_iter().map(part).collect();
+        self.stretches.push(Stretch { records: std::mem::take(&mut self.records), parts });
     }
 
     /// What a record says of a page of a database that takes part.
     pub(super) fn page(&mut self, at: Place, page: PageRecord, bytes: &[u8]) {
-        let parts = &mut self.stretch.parts;
         let spread = if planted!(PageOfTwoWorkers) { at.1.byte() / 8 % 2 } else { 0 };
-        let worker = worker_of(PageKey { db: page.db, pgno: page.pgno }, parts.len()) + usize::from(spread);
-        let count = parts.len();
-        parts[worker % count].records.push(at, page, bytes);
+        let key = PageKey { db: page.db, pgno: page.pgno };
+        let worker = (worker_of(key, self.workers) + usize::from(spread)) % self.workers;
+        self.pages[worker].push(at, page, bytes);
     }
 
     /// The rest of the record.
     pub(super) fn record(&mut self, at: Place, record: LogRecord, participants: &Participants) {
         match &record {
             // Of what belongs to a transaction the opening keeps the undo.
-            LogRecord::Changes { db, mini, .. } if takes_part(participants, *db, at.1) => {
-                if mini.transaction.is_none() {
-                    return;
-                }
+            LogRecord::Changes { db, mini, .. }
+                if mini.transaction.is_none() && takes_part(participants, *db, at.1) =>
+            {
+                return;
             }
             LogRecord::PageImage { db, .. } if takes_part(participants, *db, at.1) => return,
             LogRecord::Extend { db, .. } if takes_part(participants, *db, at.1) => {
-                let next = Stretch::new(self.stretch.parts.len());
-                self.stretches.push(std::mem::replace(&mut self.stretch, next));
+                self.end_stretch();
+                self.begin_stretch();
             }
             _ => {}
         }
-        self.stretch.records.push((at, record));
+        self.records.push((at, record));
     }
 
-    pub(super) fn end(self) -> Vec<Stretch> {
-        let Divider { mut stretches, stretch } = self;
-        stretches.push(stretch);
-        for part in stretches.iter_mut().flat_map(|stretch| &mut stretch.parts) {
-            part.runs = part.records.runs();
-        }
-        stretches
+    pub(super) fn end(mut self) -> Vec<Stretch> {
+        self.end_stretch();
+        self.stretches
     }
 }
 
@@ -113,7 +166,7 @@ mod tests {
     }
 
     fn divided(records: Vec<Record>) -> Vec<Stretch> {
-        let mut divider = Divider::new(2);
+        let mut divider = Divider::new(2, Used::default());
         for ((pages, record), n) in records.into_iter().zip(1..) {
             let at = (at(n - 1), at(n));
             for (pgno, kind) in pages {

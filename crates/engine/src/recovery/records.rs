@@ -37,6 +37,12 @@ impl PageRecords {
         self.records.push(Entry { at, record, bytes_end: self.bytes.len() });
     }
 
+    /// Gives everything up but the memory.
+    pub(super) fn clear(&mut self) {
+        self.records.clear();
+        self.bytes.clear();
+    }
+
     pub(super) fn len(&self) -> usize {
         self.records.len()
     }

@@ -22,7 +22,7 @@ use world::channel::{Receiver, Sender, channel};
 use world::{Duration, World};
 
 use super::decode::{Chain, Decoded, InLogOrder, Replayed, Scope, makes_no_sense};
-use super::divide::Stretch;
+use super::divide::{Stretch, Used};
 use super::left::Closed;
 use super::pages::PageStates;
 use super::preread::{Pace, Prereader};
@@ -69,7 +69,7 @@ pub(crate) struct Replay {
 enum Pages<'a> {
     /// The replayer, in the cache of the instance.
     Here(&'a Prereader),
-    Handed(&'a mut Workers),
+    Handed(&'a mut Workers, &'a RefCell<Used>),
 }
 
 /// Lets the other tasks of the thread have their turn: replaying a log takes milliseconds, a read a fraction of one.
@@ -154,19 +154,20 @@ impl Replayer {
         workers: &mut Workers,
     ) -> Result<()> {
         self.check_whole()?;
-        let memory = RefCell::default();
+        let (memory, used) = (RefCell::default(), RefCell::default());
         let (send_read, read) = channel(0);
         let (send_decoded, decoded) = channel(LOGS_AHEAD);
         let reading = recovery.read_ahead(logs, &memory, send_read);
         let decoding = decode_ahead(
             recovery.world,
             (self.chain.clone(), self.replay.scope.clone(), workers.count()),
+            &used,
             read,
             send_decoded,
         );
         // The first that ends early closes its channels, and so the others end.
         let ((), (), replayed) =
-            join3(reading, decoding, self.replay_decoded(recovery, decoded, &memory, workers)).await;
+            join3(reading, decoding, self.replay_decoded(recovery, decoded, (&memory, &used), workers)).await;
         replayed?;
         workers.finish(&mut self.replay.pages, &mut self.replay.report).await
     }
@@ -211,13 +212,14 @@ impl Replayer {
         &mut self,
         recovery: &Recovery<'_>,
         mut decoded: Receiver<Result<Decoded>>,
-        memory: &RefCell<Vec<Vec<u8>>>,
+        (memory, used): (&RefCell<Vec<Vec<u8>>>, &RefCell<Used>),
         workers: &mut Workers,
     ) -> Result<()> {
         while let Some(part) = decoded.next().await {
             let mut part = part?;
             memory.borrow_mut().push(std::mem::take(&mut part.memory));
-            self.replay_part(recovery, part, &mut Pages::Handed(workers), std::future::ready(())).await?;
+            let pages = &mut Pages::Handed(workers, used);
+            self.replay_part(recovery, part, pages, std::future::ready(())).await?;
         }
         Ok(())
     }
@@ -250,6 +252,7 @@ impl Replayer {
 async fn decode_ahead(
     world: &World,
     (mut chain, scope, workers): (Chain, Arc<Scope>, usize),
+    used: &RefCell<Used>,
     mut read: Receiver<Result<LogPart>>,
     mut decoded: Sender<Result<Decoded>>,
 ) {
@@ -257,8 +260,8 @@ async fn decode_ahead(
         let decode = async {
             let part = part?;
             chain.follow(&part)?;
-            let (chain, scope) = (chain.clone(), scope.clone());
-            world.compute(move || chain.decode(part, &scope, Some(workers))).await
+            let (chain, scope, used) = (chain.clone(), scope.clone(), used.borrow_mut().take(workers));
+            world.compute(move || chain.decode(part, &scope, Some((workers, used)))).await
         };
         let done = decode.await;
         if let Ok(done) = &done {
@@ -364,8 +367,8 @@ impl Recovery<'_> {
             (Replayed::InLogOrder(all), Pages::Here(prereader)) => {
                 self.replay_records(all, replay, prereader).await
             }
-            (Replayed::ByPage(stretches), Pages::Handed(workers)) => {
-                self.hand_out(stretches, replay, workers).await
+            (Replayed::ByPage(stretches), Pages::Handed(workers, used)) => {
+                self.hand_out(stretches, replay, workers, used).await
             }
             _ => unreachable!("a log is decoded for those who redo its pages"),
         }
@@ -394,18 +397,21 @@ impl Recovery<'_> {
         stretches: Vec<Stretch>,
         replay: &mut Replay,
         workers: &mut Workers,
+        used: &RefCell<Used>,
     ) -> Result<()> {
-        for (number, Stretch { records, parts }) in stretches.into_iter().enumerate() {
-            let mut records = records.into_iter();
+        for (number, Stretch { records: mut all, parts }) in stretches.into_iter().enumerate() {
+            let mut records = all.drain(..);
             // Space that the file gets is used by later records only. Redo may clear it first.
             if number > 0 {
                 let (at, record) = records.next().expect("a stretch begins with a new length");
                 self.replay_record(at, record, std::iter::empty(), replay).await?;
             }
+            used.borrow_mut().keep_pages(&parts);
             workers.redo(parts).await?;
             for (at, record) in records {
                 self.replay_record(at, record, std::iter::empty(), replay).await?;
             }
+            used.borrow_mut().keep_records(all);
         }
         Ok(())
     }

@@ -365,17 +365,25 @@ fn an_instance_that_opens_finds_out_what_the_file_holds_from_the_digest() {
 /// Redo may have cut it off the file since, as space that was new.
 #[test]
 fn a_page_that_is_made_anew_is_written_whatever_was_read() {
-    opening(|_, cache| async move {
-        let redo = Redo::over(&cache);
-        let _pins = redo.held_for_redo().await;
-        let page = logged(FILE_DBTIME - 1, &[b"goes"]).decode(PGNO, &PlainCoding { page_bytes: PAGE_BYTES });
-        let format = PageOp::Format { page: page.unwrap().as_slice().into() };
-        let outcome = redo_of_file(&cache, change(0, format), FILE_DBTIME - 1);
-        assert_eq!(outcome, RedoOutcome::MadeAnew(Rebuilt::Verified));
-        // That is what was read.
-        assert_eq!(redo.redo(delete(FILE_DBTIME - 1)), RedoOutcome::Applied);
-        assert_eq!((redo.seen(), redo.dirty()), (Some(Vec::new()), 1));
-    });
+    for (redo_for, seen) in [(RedoFor::Opening, Some(Vec::new())), (RedoFor::Worker, None)] {
+        redoing_for(redo_for, |_, cache| async move {
+            let redo = Redo::over(&cache);
+            let pins = redo.held_for_redo().await;
+            let coding = PlainCoding { page_bytes: PAGE_BYTES };
+            let page = logged(FILE_DBTIME - 1, &[b"goes"]).decode(PGNO, &coding);
+            let format = PageOp::Format { page: page.unwrap().as_slice().into() };
+            let outcome = redo_of_file(&cache, change(0, format), FILE_DBTIME - 1);
+            assert_eq!(outcome, RedoOutcome::MadeAnew(Rebuilt::Verified));
+            // That is what was read.
+            assert_eq!(redo.redo(delete(FILE_DBTIME - 1)), RedoOutcome::Applied);
+            assert_eq!((redo.seen(), redo.dirty()), (seen, 1));
+            drop(pins);
+            let written = cache.0.world.io_totals().writes;
+            cache.write_all(1).await.unwrap();
+            assert_eq!(cache.0.world.io_totals().writes, written + 1);
+            assert_eq!((redo.in_file().await, redo.dirty()), (Vec::new(), 0));
+        });
+    }
 }
 
 /// So no page is read or written twice for want of room.
