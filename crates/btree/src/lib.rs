@@ -46,7 +46,7 @@ pub use change::{
 };
 pub use descents::Descents;
 pub use in_use::PagesInUse;
-pub use log_record::LogRecord;
+pub use log_record::{LogRecord, PageRecord, PageRecordKind};
 pub use page_coding::{PageCoding, PlainCoding};
 pub use pager::{FilePages, Pager, Result, Stop};
 pub use sparse::{NodeFunction, Outline, SparsePage, Spot};

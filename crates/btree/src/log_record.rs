@@ -9,6 +9,7 @@
 //! Limits: 256 databases per instance; records are as long as they are (a split carries one encoded page).
 
 use edb::identity::LogPosition;
+use smallvec::SmallVec;
 
 use crate::change::{Before, EntryData, MiniTransaction, PageChange, PageChanges, PageOp, Undo};
 use crate::page_coding::PageCoding;
@@ -87,6 +88,33 @@ pub enum LogRecord {
     },
 }
 
+/// What a record says of one page, apart from the bytes that say it ([`LogRecord::decode_apart`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageRecord {
+    /// The database.
+    pub db: u8,
+    /// The page.
+    pub pgno: u32,
+    /// The version that it becomes.
+    pub dbtime: u64,
+    /// How.
+    pub kind: PageRecordKind,
+}
+
+/// What the bytes of a [`PageRecord`] are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageRecordKind {
+    /// The page as the coding of its database has encoded it.
+    Image,
+    /// Edits.
+    Change {
+        /// The version before; meaningless if they make the page anew.
+        dbtime_before: u64,
+        /// The first of them makes the page anew, so that what the page was need not be known.
+        formats: bool,
+    },
+}
+
 const CHANGES: u8 = 1;
 const COMMIT: u8 = 2;
 const ROLLBACK: u8 = 3;
@@ -99,6 +127,9 @@ const CHECKPOINT: u8 = 8;
 const IN_TRANSACTION: u8 = 1;
 const HAS_UNDO: u8 = 2;
 const COMPENSATES: u8 = 4;
+
+/// The edit that makes a page anew.
+const FORMAT: u8 = 9;
 
 /// Appends the [`LogRecord::Changes`] of a mini-transaction that stays with the caller.
 pub fn encode_changes(
@@ -179,13 +210,37 @@ impl LogRecord {
 
     /// Reads the record that `bytes` are.
     pub fn decode(bytes: &[u8]) -> Option<LogRecord> {
+        let (mut changes, mut image) = (PageChanges::new(), Box::default());
+        let mut is_whole = true;
+        let mut record = LogRecord::decode_apart(bytes, |page, said| match page.kind {
+            PageRecordKind::Image => image = said.into(),
+            PageRecordKind::Change { .. } => match page.change(said) {
+                Some(change) => changes.push(change),
+                None => is_whole = false,
+            },
+        })?;
+        match &mut record {
+            LogRecord::Changes { mini, .. } => mini.changes = changes,
+            LogRecord::PageImage { encoded, .. } => *encoded = image,
+            _ => {}
+        }
+        is_whole.then_some(record)
+    }
+
+    /// Reads the record that `bytes` are, but for what it says of pages: that goes to `each`, as bytes, in the order of
+    /// the record. Whoever redoes the pages decodes them ([`PageRecord::change`]).
+    pub fn decode_apart(bytes: &[u8], mut each: impl FnMut(PageRecord, &[u8])) -> Option<LogRecord> {
         let mut reader = Reader(bytes);
         let record = match reader.byte()? {
             CHANGES => {
                 let db = reader.byte()?;
                 let flags = reader.byte()?;
                 let dbtime = reader.int()?;
-                let mini = MiniTransaction::decode(flags, dbtime, &mut reader)?;
+                let mini = MiniTransaction::decode(flags, &mut reader)?;
+                for _ in 0..reader.int()? {
+                    let (page, ops) = PageRecord::of_change(db, dbtime, &mut reader)?;
+                    each(page, ops);
+                }
                 LogRecord::Changes { db, dbtime, mini }
             }
             COMMIT => {
@@ -200,7 +255,9 @@ impl LogRecord {
             PAGE_IMAGE => {
                 let db = reader.byte()?;
                 let (pgno, dbtime) = (reader.u32()?, reader.int()?);
-                LogRecord::PageImage { db, pgno, dbtime, encoded: get_encoded(&mut reader)?.into() }
+                let kind = PageRecordKind::Image;
+                each(PageRecord { db, pgno, dbtime, kind }, get_encoded(&mut reader)?);
+                LogRecord::PageImage { db, pgno, dbtime, encoded: Box::default() }
             }
             EXTEND => LogRecord::Extend { db: reader.byte()?, before: reader.u32()?, pages: reader.u32()? },
             ATTACH => LogRecord::Attach {
@@ -222,19 +279,15 @@ impl LogRecord {
 }
 
 impl MiniTransaction {
-    fn decode(flags: u8, dbtime: u64, reader: &mut Reader) -> Option<MiniTransaction> {
+    /// But for its changes, which come next.
+    fn decode(flags: u8, reader: &mut Reader) -> Option<MiniTransaction> {
         if flags & !(IN_TRANSACTION | HAS_UNDO | COMPENSATES) != 0 {
             return None;
         }
         let transaction = if flags & IN_TRANSACTION != 0 { Some(reader.u32()?) } else { None };
         let undo = if flags & HAS_UNDO != 0 { Some(Undo::decode(reader)?) } else { None };
-        let count = reader.int()?;
-        // Not with capacity: the count is not proven yet.
-        let mut changes = PageChanges::new();
-        for _ in 0..count {
-            changes.push(PageChange::decode(dbtime, reader)?);
-        }
-        Some(MiniTransaction { transaction, undo, compensates: flags & COMPENSATES != 0, changes })
+        let compensates = flags & COMPENSATES != 0;
+        Some(MiniTransaction { transaction, undo, compensates, changes: PageChanges::new() })
     }
 }
 
@@ -281,16 +334,39 @@ impl PageChange {
             op.encode(self.pgno, coding, out);
         }
     }
+}
 
-    fn decode(dbtime: u64, reader: &mut Reader) -> Option<PageChange> {
+impl PageRecord {
+    /// The change that comes next, and the bytes of its edits.
+    fn of_change<'a>(db: u8, dbtime: u64, reader: &mut Reader<'a>) -> Option<(PageRecord, &'a [u8])> {
         let pgno = reader.u32()?;
         let dbtime_before = dbtime.wrapping_sub(reader.int()?);
         let count = reader.int()?;
-        let mut ops = smallvec::SmallVec::new();
+        let ops = reader.0;
         for _ in 0..count {
-            ops.push(PageOp::decode(reader)?);
+            PageOp::skip(reader)?;
         }
-        Some(PageChange { pgno, dbtime_before, ops })
+        let ops = &ops[..ops.len() - reader.0.len()];
+        let kind = PageRecordKind::Change { dbtime_before, formats: ops.first() == Some(&FORMAT) };
+        Some((PageRecord { db, pgno, dbtime, kind }, ops))
+    }
+
+    /// The change that it is, if it is one; `bytes`: of this record.
+    pub fn change(&self, bytes: &[u8]) -> Option<PageChange> {
+        let PageRecordKind::Change { dbtime_before, .. } = self.kind else { return None };
+        let (mut reader, mut ops) = (Reader(bytes), SmallVec::new());
+        while !reader.0.is_empty() {
+            ops.push(PageOp::decode(&mut reader)?);
+        }
+        Some(PageChange { pgno: self.pgno, dbtime_before, ops })
+    }
+
+    /// Whether it tells the page as a whole, so that what the page was need not be known.
+    pub fn is_whole(&self) -> bool {
+        match self.kind {
+            PageRecordKind::Image => true,
+            PageRecordKind::Change { formats, .. } => formats,
+        }
     }
 }
 
@@ -325,11 +401,11 @@ impl PageOp {
             PageOp::SetPageFlags { flags } => head(7, (*flags).into()),
             PageOp::Truncate { slot } => head(8, (*slot).into()),
             PageOp::Format { page } => {
-                out.push(9);
+                out.push(FORMAT);
                 put_encoded(out, |out| coding.encode(pgno, page, out));
             }
             PageOp::FormatLogged { encoded } => {
-                out.push(9);
+                out.push(FORMAT);
                 put_encoded(out, |out| out.extend_from_slice(encoded));
             }
         }
@@ -351,9 +427,28 @@ impl PageOp {
             6 => PageOp::SetExternalHeader { header: reader.bytes()?.to_vec() },
             7 => PageOp::SetPageFlags { flags: reader.u32()? },
             8 => PageOp::Truncate { slot: reader.u16()? },
-            9 => PageOp::FormatLogged { encoded: get_encoded(reader)?.into() },
+            FORMAT => PageOp::FormatLogged { encoded: get_encoded(reader)?.into() },
             _ => return None,
         })
+    }
+
+    /// Reads over the bytes that [`Self::decode`] takes, of which it makes something exactly if this does.
+    fn skip(reader: &mut Reader) -> Option<()> {
+        match reader.byte()? {
+            0 => {
+                reader.u16()?;
+                reader.byte()?;
+                reader.bytes()?;
+                reader.bytes().map(drop)
+            }
+            1 | 8 => reader.u16().map(drop),
+            2 => reader.u16().and_then(|_| reader.bytes()).map(drop),
+            3 => reader.u16().and_then(|_| reader.byte()).map(drop),
+            4 | 5 | 7 => reader.u32().map(drop),
+            6 => reader.bytes().map(drop),
+            FORMAT => get_encoded(reader).map(drop),
+            _ => None,
+        }
     }
 }
 

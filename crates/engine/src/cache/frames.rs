@@ -16,7 +16,7 @@ use world::sync::Notify;
 
 use super::page::{CachedPage, SparePages};
 use super::table::PageTable;
-use super::unmade::Unmade;
+use super::unmade::{Unmade, UnmadePages};
 use crate::log::{LogPosition, POSITION_END};
 
 /// Uses closer together than this count as one.
@@ -139,6 +139,7 @@ impl Uses {
 
 /// All frames of an instance.
 pub(crate) struct Frames {
+    page_bytes: usize,
     frames: Vec<Frame>,
     /// Of each frame; apart, so that drawing frames to free looks at little memory.
     uses: Vec<Uses>,
@@ -153,14 +154,17 @@ pub(crate) struct Frames {
     in_flight: FixedHashMap<u32, LogPosition>,
     random: u64,
     pub(super) spare: SparePages,
+    /// Those without bytes; `None` where each counts as a whole page.
+    pub(super) unmade: Option<UnmadePages>,
     /// Frames whose pages are ready for use, with their last use when they were queued; `None` where nothing is packed.
     /// Frames that were freed meanwhile are stale.
     ready: Option<RefCell<VecDeque<(u32, u64)>>>,
 }
 
 impl Frames {
-    pub(crate) fn new(capacity: usize) -> Frames {
+    pub(crate) fn new(capacity: usize, page_bytes: usize) -> Frames {
         Frames {
+            page_bytes,
             frames: Vec::new(),
             uses: Vec::new(),
             free: Vec::new(),
@@ -171,6 +175,7 @@ impl Frames {
             in_flight: FixedHashMap::default(),
             random: 0x9E37_79B9_7F4A_7C15,
             spare: SparePages::default(),
+            unmade: None,
             ready: None,
         }
     }
@@ -254,7 +259,14 @@ impl Frames {
 
     /// Frames that a page could take now.
     pub(crate) fn available(&self) -> usize {
-        self.capacity.saturating_sub(self.occupied())
+        let (unmade, unmade_bytes) = self.unmade.as_ref().map_or((0, 0), UnmadePages::size);
+        let pages = self.occupied() - unmade + unmade_bytes.div_ceil(self.page_bytes);
+        self.capacity.saturating_sub(pages)
+    }
+
+    /// From now on a page without bytes counts as the memory that it takes.
+    pub(crate) fn count_unmade_by_size(&mut self) {
+        self.unmade.get_or_insert_default();
     }
 
     /// An operation does not hold the page any more.

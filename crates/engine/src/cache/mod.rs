@@ -163,7 +163,7 @@ impl Cache {
             scavenge_start: Cell::default(),
             scavenge_stop: Cell::default(),
             log: RefCell::new(None),
-            frames: RefCell::new(Frames::new(FRAMES_MIN)),
+            frames: RefCell::new(Frames::new(FRAMES_MIN, config.page_bytes)),
             databases: RefCell::new(Vec::new()),
             redo: Cell::new(None),
             freed: Notify::new(),
@@ -189,6 +189,9 @@ impl Cache {
 
     /// Redo begins, or has ended. While it goes on, pages that fail their check are kept, to be repaired from the log.
     pub(crate) fn set_redo(&self, redo: Option<RedoFor>) {
+        if redo == Some(RedoFor::Worker) {
+            self.0.frames.borrow_mut().count_unmade_by_size();
+        }
         self.0.redo.set(redo);
     }
 

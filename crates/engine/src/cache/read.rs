@@ -226,7 +226,9 @@ impl Cache {
             assert!(slot.holds == Holds::Arriving, "what was read comes to the frame that awaits it");
             let waiters = slot.arrival.take();
             if finding == Finding::Good && arrival.wanted == Wanted::Version {
-                (slot.holds, slot.unmade) = (Holds::InFile, Some(Box::new(Unmade::read(&page))));
+                let unmade = Unmade::read(&page, frames.unmade.as_ref());
+                let slot = frames.get_mut(frame);
+                (slot.holds, slot.unmade) = (Holds::InFile, Some(Box::new(unmade)));
             } else if finding == Finding::Good {
                 let page = CachedPage::arrived(page, pgno, database.template.as_deref(), &mut frames.spare);
                 let slot = frames.get_mut(frame);

@@ -22,13 +22,13 @@ mod tests;
 
 use std::rc::Rc;
 
-use btree::{PageChange, PageCoding, Redo};
+use btree::{PageChange, PageCoding, PageRecord, Redo};
 use edb::page::PageRef;
 use world::PageBuf;
 
 use super::frames::{Frame, Frames, Holds, PageKey};
 use super::page::CachedPage;
-use super::unmade::{InFile, LoggedPage, Rebuilt, RedoOutcome, Unmade, wrong_version};
+use super::unmade::{InFile, LoggedPage, Rebuilt, RedoOutcome, Unmade, change, wrong_version};
 use super::{Cache, LogPosition};
 use crate::error::Result;
 
@@ -49,8 +49,11 @@ pub(crate) enum Base {
 /// Who redoes the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RedoFor {
-    /// An instance that opens: nobody wants a page before it is written at the end.
+    /// An instance that opens: nobody wants a page before it is written at the end. A page without bytes keeps its
+    /// place in the cache, so that the reads are those of published recoveries.
     Opening,
+    /// A worker of an opening. As many pages as memory has room for wait: none of them is read or written twice.
+    Worker,
     /// A passive copy, whose log goes on.
     Standby,
 }
@@ -100,36 +103,38 @@ impl Frame {
 }
 
 impl Cache {
-    /// Redo of one change on its page, which is in memory; `base` is where the page has come from.
+    /// Redo of one change on its page, which is in memory; `base` is where the page has come from, `ops` are the bytes
+    /// of the record.
     pub(crate) fn redo(
         &self,
-        db: u8,
-        mut change: PageChange,
-        dbtime: u64,
+        record: PageRecord,
+        ops: &[u8],
         base: Base,
-        start: LogPosition,
-        end: LogPosition,
+        (start, end): (LogPosition, LogPosition),
     ) -> RedoOutcome {
         let mut frames = self.0.frames.borrow_mut();
-        let found = frames.find(PageKey { db, pgno: change.pgno });
-        let Some(frame) = found else { return RedoOutcome::Wrong(left_memory()) };
-        let (slot, page_bytes) = (frames.get_mut(frame), self.0.page_bytes);
-        let formats = change.formats();
-        if formats && !self.coding(db).is_ok_and(|coding| change.decode_page(&*coding)) {
-            return RedoOutcome::Wrong("the page that the log makes of it makes no sense".to_owned());
-        }
+        let PageRecord { db, pgno, dbtime, .. } = record;
+        let Some(frame) = frames.find(PageKey { db, pgno }) else { return RedoOutcome::Wrong(left_memory()) };
+        let unmade = frames.unmade.clone();
+        let (slot, formats) = (frames.get_mut(frame), record.is_whole());
+        let change = || self.coding(db).and_then(|coding| change(record, ops, &*coding));
         let outcome = match (slot.before(), slot.holds) {
             (Err(reason), _) => RedoOutcome::Wrong(reason),
             (Ok(_), Holds::Deferred) => {
-                slot.unmade.as_mut().expect("a deferred page is unmade").redo(change, dbtime)
+                slot.unmade.as_mut().expect("a deferred page is unmade").redo(record, ops)
             }
             // Redo clears new space of the file, so what was read there may be gone: the page is written in any case.
+            (Ok(before), _) if formats && unmade.is_some() => {
+                slot.defers(Unmade::anew(record, ops, unmade.as_ref()));
+                RedoOutcome::MadeAnew(before)
+            }
             (Ok(before), _) if formats => {
                 slot.unmade = None;
-                let page = slot.page.insert(CachedPage::empty(page_bytes));
-                match page.apply(&change, dbtime) {
+                let page = slot.page.insert(CachedPage::empty(self.0.page_bytes));
+                let change = change();
+                match change.and_then(|change| page.apply(&change, dbtime).map_err(|m| m.to_string())) {
                     Ok(()) => RedoOutcome::MadeAnew(before),
-                    Err(misfit) => RedoOutcome::Wrong(misfit.to_string()),
+                    Err(reason) => RedoOutcome::Wrong(reason),
                 }
             }
             (Ok(Rebuilt::FailedCheck), _) => RedoOutcome::Unproven("it failed its check".to_owned()),
@@ -137,7 +142,9 @@ impl Cache {
                 let page_dbtime = slot.version().unwrap_or_default();
                 match (redo_without_page(page_dbtime, dbtime, base), &mut slot.page) {
                     (Some(outcome), _) => outcome,
-                    (None, Some(page)) => redo_on(page, &change, dbtime),
+                    (None, Some(page)) => {
+                        change().map_or_else(RedoOutcome::Wrong, |change| redo_on(page, &change, dbtime))
+                    }
                     (None, None) => RedoOutcome::Wrong(left_memory()),
                 }
             }
@@ -164,8 +171,7 @@ impl Cache {
         &self,
         key: PageKey,
         image: LoggedPage,
-        start: LogPosition,
-        end: LogPosition,
+        (start, end): (LogPosition, LogPosition),
     ) -> Result<Rebuilt, String> {
         let mut frames = self.0.frames.borrow_mut();
         let frame = frames.find(key).ok_or_else(left_memory)?;
@@ -173,11 +179,12 @@ impl Cache {
         let before = slot.before()?;
         let in_file = slot.newer_in_file(image.dbtime);
         if in_file.is_some() || self.pages_wait() {
-            slot.defers(Unmade::from_image(image, in_file));
+            let unmade = Unmade::from_image(image, in_file, frames.unmade.as_ref());
+            frames.get_mut(frame).defers(unmade);
         } else {
             slot.holds_page(image.decode(key.pgno, &*self.coding(key.db)?)?);
         }
-        slot.is_prepared = false;
+        frames.get_mut(frame).is_prepared = false;
         frames.touch_new(frame, self.0.world.now().ns);
         frames.mark_changed(frame, start, end);
         Ok(before)
@@ -203,11 +210,11 @@ impl Cache {
         match (slot.holds, &mut slot.unmade) {
             (Holds::Page, _) => {}
             // It has in it all that waits.
-            (Holds::Deferred, Some(unmade)) => {
-                unmade.image = Some(image);
-                unmade.changes.clear();
+            (Holds::Deferred, Some(unmade)) => unmade.renew(image),
+            _ if self.pages_wait() => {
+                let unmade = Unmade::from_image(image, None, frames.unmade.as_ref());
+                frames.get_mut(frame).defers(unmade);
             }
-            _ if self.pages_wait() => slot.defers(Unmade::from_image(image, None)),
             _ => slot.holds_page(image.decode(key.pgno, &*coding)?),
         }
         Ok(())
@@ -275,12 +282,12 @@ impl Cache {
             return Ok(());
         };
         let is_due = unmade.in_file.is_some_and(|in_file| in_file.dbtime == unmade.dbtime);
-        if !is_due && unmade.changes.len() <= CHANGES_WAITING_MAX {
+        if !is_due && unmade.changes() <= CHANGES_WAITING_MAX {
             return Ok(());
         }
         let made = unmade.make(key.pgno, &*self.coding(key.db)?)?;
         if is_due && Some(InFile::of(PageRef::new(made.as_unsealed_slice()))) == unmade.in_file {
-            (unmade.image, unmade.changes) = (None, Vec::new());
+            unmade.forget();
             slot.holds = Holds::InFile;
             frames.mark_clean(frame);
         } else {
@@ -291,7 +298,7 @@ impl Cache {
 
     /// Whether redo needs no bytes of a page before it is written.
     pub(super) fn pages_wait(&self) -> bool {
-        self.0.redo.get() == Some(RedoFor::Opening)
+        matches!(self.0.redo.get(), Some(RedoFor::Opening | RedoFor::Worker))
     }
 
     fn coding(&self, db: u8) -> Result<Rc<dyn PageCoding>, String> {
@@ -324,7 +331,7 @@ fn redo_on(page: &mut CachedPage, change: &PageChange, dbtime: u64) -> RedoOutco
     let page_dbtime = page.view().dbtime();
     match change.redo(page.bytes_mut(), dbtime) {
         Redo::Applied => RedoOutcome::Applied,
-        Redo::AlreadyThere | Redo::WrongVersion { .. } => wrong_version(page_dbtime, change),
+        Redo::AlreadyThere | Redo::WrongVersion { .. } => wrong_version(page_dbtime, change.dbtime_before),
         Redo::Misfit(misfit) => RedoOutcome::Wrong(misfit.to_string()),
     }
 }

@@ -1,8 +1,13 @@
 //! A page that redo has not made: what the log says of it, and what the file holds.
 
-use btree::{PageChange, PageCoding};
+use std::cell::Cell;
+use std::rc::Rc;
+
+use btree::{PageChange, PageCoding, PageRecord, PageRecordKind};
 use edb::page::PageRef;
 use world::PageBuf;
+
+use super::frames::Frame;
 
 /// A page as the log holds it.
 pub(crate) struct LoggedPage {
@@ -11,16 +16,45 @@ pub(crate) struct LoggedPage {
     pub(crate) encoded: Box<[u8]>,
 }
 
+/// What any page without bytes takes.
+const UNMADE_BYTES: usize = size_of::<Frame>() + size_of::<Unmade>();
+
+/// All pages of a cache of which there are no bytes.
+#[derive(Clone, Default)]
+pub(super) struct UnmadePages(Rc<Tally>);
+
+#[derive(Default)]
+struct Tally {
+    pages: Cell<usize>,
+    bytes: Cell<usize>,
+}
+
+/// The part of one page in the memory of all unmade ones; gives it back when it is dropped.
+struct Share {
+    of: UnmadePages,
+    bytes: usize,
+}
+
+/// Changes of a page that wait, as the log holds them. There are millions in a recovery, and most of them are needed
+/// once, so they are decoded only then.
+#[derive(Default)]
+struct Changes {
+    /// Of each the dbtime that it gives the page, the length of its edits, and these.
+    bytes: Vec<u8>,
+    count: usize,
+}
+
 /// What redo knows of a page without having its bytes.
 pub(super) struct Unmade {
     /// `None`: its first change makes it anew, or nothing waits.
-    pub(super) image: Option<LoggedPage>,
-    /// With the dbtime that each gives it.
-    pub(super) changes: Vec<(u64, PageChange)>,
+    image: Option<LoggedPage>,
+    changes: Changes,
     /// The version that all of it makes; that of the file if nothing waits.
     pub(super) dbtime: u64,
     /// What the file holds, if redo has not come past it.
     pub(super) in_file: Option<InFile>,
+    /// `None` where it counts as a whole page.
+    share: Option<Share>,
 }
 
 /// What the file holds of a page.
@@ -58,15 +92,86 @@ pub(crate) enum Rebuilt {
     Verified,
 }
 
-impl Unmade {
-    /// A page that was read and found good.
-    pub(super) fn read(page: &PageBuf) -> Unmade {
-        let in_file = InFile::of(PageRef::new(page.as_unsealed_slice()));
-        Unmade { image: None, changes: Vec::new(), dbtime: in_file.dbtime, in_file: Some(in_file) }
+impl UnmadePages {
+    /// How many they are, and the bytes that they take.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.0.pages.get(), self.0.bytes.get())
     }
 
-    pub(super) fn from_image(image: LoggedPage, in_file: Option<InFile>) -> Unmade {
-        Unmade { dbtime: image.dbtime, image: Some(image), changes: Vec::new(), in_file }
+    fn share(&self) -> Share {
+        let bytes = UNMADE_BYTES;
+        self.0.pages.update(|pages| pages + 1);
+        self.0.bytes.update(|all| all + bytes);
+        Share { of: self.clone(), bytes }
+    }
+}
+
+impl Share {
+    /// The page takes so many bytes by now, apart from what any page takes.
+    fn resize(&mut self, bytes: usize) {
+        let before = std::mem::replace(&mut self.bytes, UNMADE_BYTES + bytes);
+        self.of.0.bytes.update(|all| all - before + self.bytes);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.of.0.pages.update(|pages| pages - 1);
+        self.of.0.bytes.update(|all| all - self.bytes);
+    }
+}
+
+impl Unmade {
+    /// A page that was read and found good. `pages`: the others, if their memory is counted.
+    pub(super) fn read(page: &PageBuf, pages: Option<&UnmadePages>) -> Unmade {
+        let in_file = InFile::of(PageRef::new(page.as_unsealed_slice()));
+        let (dbtime, share) = (in_file.dbtime, pages.map(UnmadePages::share));
+        Unmade { image: None, changes: Changes::default(), dbtime, in_file: Some(in_file), share }
+    }
+
+    /// A page that the log holds as a whole.
+    pub(super) fn from_image(
+        image: LoggedPage,
+        in_file: Option<InFile>,
+        pages: Option<&UnmadePages>,
+    ) -> Unmade {
+        let (dbtime, share) = (image.dbtime, pages.map(UnmadePages::share));
+        let mut unmade = Unmade { image: None, changes: Changes::default(), dbtime, in_file, share };
+        unmade.renew(image);
+        unmade
+    }
+
+    /// A page that this change makes anew.
+    pub(super) fn anew(record: PageRecord, ops: &[u8], pages: Option<&UnmadePages>) -> Unmade {
+        let share = pages.map(UnmadePages::share);
+        let mut unmade =
+            Unmade { image: None, changes: Changes::default(), dbtime: record.dbtime, in_file: None, share };
+        unmade.redo(record, ops);
+        unmade
+    }
+
+    /// The log holds once more as a whole what it has come to.
+    pub(super) fn renew(&mut self, image: LoggedPage) {
+        self.changes.clear();
+        self.image = Some(image);
+        self.resize();
+    }
+
+    /// Nothing waits any more: the file holds it.
+    pub(super) fn forget(&mut self) {
+        (self.image, self.changes) = (None, Changes::default());
+        self.resize();
+    }
+
+    /// How many changes wait.
+    pub(super) fn changes(&self) -> usize {
+        self.changes.count
+    }
+
+    fn resize(&mut self) {
+        let image = self.image.as_ref().map_or(0, |image| image.encoded.len());
+        let bytes = image + self.changes.bytes.capacity();
+        self.share.iter_mut().for_each(|share| share.resize(bytes));
     }
 
     pub(super) fn make(&self, pgno: u32, coding: &dyn PageCoding) -> Result<PageBuf, String> {
@@ -74,25 +179,69 @@ impl Unmade {
             Some(image) => image.decode(pgno, coding)?,
             None => PageBuf::empty(coding.page_bytes()),
         };
-        for (dbtime, change) in &self.changes {
-            change.apply(page.as_unsealed_mut_slice(), *dbtime).map_err(|misfit| misfit.to_string())?;
-        }
+        self.changes.each(pgno, |record, ops| {
+            let change = change(record, ops, coding)?;
+            let applied = change.apply(page.as_unsealed_mut_slice(), record.dbtime);
+            applied.map_err(|misfit| misfit.to_string())
+        })?;
         Ok(page)
     }
 
-    pub(super) fn redo(&mut self, change: PageChange, dbtime: u64) -> RedoOutcome {
-        let outcome = if change.formats() {
-            self.image = None;
-            self.changes.clear();
-            RedoOutcome::MadeAnew(Rebuilt::Verified)
-        } else if self.dbtime == change.dbtime_before || planted!(RedoWithoutDbtime) {
-            RedoOutcome::Applied
-        } else {
-            return wrong_version(self.dbtime, &change);
+    /// `ops`: the bytes of the record, which is of a change.
+    pub(super) fn redo(&mut self, record: PageRecord, ops: &[u8]) -> RedoOutcome {
+        let outcome = match record.kind {
+            PageRecordKind::Change { dbtime_before, formats: false } => {
+                if self.dbtime != dbtime_before && !planted!(RedoWithoutDbtime) {
+                    return wrong_version(self.dbtime, dbtime_before);
+                }
+                RedoOutcome::Applied
+            }
+            _ => {
+                self.image = None;
+                self.changes.clear();
+                RedoOutcome::MadeAnew(Rebuilt::Verified)
+            }
         };
-        self.changes.push((dbtime, change));
-        self.dbtime = dbtime;
+        self.changes.push(&record, ops);
+        self.dbtime = record.dbtime;
+        self.resize();
         outcome
+    }
+}
+
+impl Changes {
+    const HEAD_BYTES: usize = size_of::<u64>() + size_of::<u32>();
+
+    fn push(&mut self, record: &PageRecord, ops: &[u8]) {
+        self.bytes.reserve(Changes::HEAD_BYTES + ops.len());
+        self.bytes.extend_from_slice(&record.dbtime.to_le_bytes());
+        self.bytes.extend_from_slice(&(ops.len() as u32).to_le_bytes());
+        self.bytes.extend_from_slice(ops);
+        self.count += 1;
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.count = 0;
+    }
+
+    /// Calls `each` with every change, up to the first that fails.
+    fn each(
+        &self,
+        pgno: u32,
+        mut each: impl FnMut(PageRecord, &[u8]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut rest = &self.bytes[..];
+        while let Some((dbtime, after)) = rest.split_first_chunk()
+            && let Some((len, after)) = after.split_first_chunk()
+        {
+            let (ops, after) = after.split_at(u32::from_le_bytes(*len) as usize);
+            // Its version was compared when it came.
+            let kind = PageRecordKind::Change { dbtime_before: 0, formats: false };
+            each(PageRecord { db: 0, pgno, dbtime: u64::from_le_bytes(*dbtime), kind }, ops)?;
+            rest = after;
+        }
+        Ok(())
     }
 }
 
@@ -105,9 +254,17 @@ impl LoggedPage {
     }
 }
 
-pub(super) fn wrong_version(page_dbtime: u64, change: &PageChange) -> RedoOutcome {
+/// The change that a record of the log is, with its page if it makes one anew.
+///
+/// # Errors
+/// If it makes no sense.
+pub(super) fn change(record: PageRecord, ops: &[u8], coding: &dyn PageCoding) -> Result<PageChange, String> {
+    let change = record.change(ops).and_then(|mut change| change.decode_page(coding).then_some(change));
+    change.ok_or_else(|| "the page that the log makes of it makes no sense".to_owned())
+}
+
+pub(super) fn wrong_version(page_dbtime: u64, expected: u64) -> RedoOutcome {
     RedoOutcome::Wrong(format!(
-        "a write of this recovery was lost or went astray: its dbtime is {page_dbtime}, the log expects {}",
-        change.dbtime_before
+        "a write of this recovery was lost or went astray: its dbtime is {page_dbtime}, the log expects {expected}"
     ))
 }

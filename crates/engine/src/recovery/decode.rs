@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use btree::LogRecord;
+use btree::{LogRecord, PageRecord};
 use edb::log::{LogHeader, RecordChain, Records, SEGMENT_BYTES};
 
-use super::divide::{Placed, Stretch, divide};
-use super::preread::{Named, Run, runs};
+use super::divide::{Divider, Stretch, Used};
+use super::preread::Run;
+use super::records::{PageRecords, Place};
 use super::source::{LogPart, Segments};
 use super::{Participants, takes_part};
-use crate::cache::{PageKey, Wanted};
 use crate::error::{Error, Result};
 use crate::log::LogPosition;
 use crate::log::reader::damaged;
@@ -54,9 +54,24 @@ pub(super) struct Decoded {
 
 /// The records from the start of redo on.
 pub(super) enum Replayed {
-    /// And the pages that replaying them needs.
-    InLogOrder(Vec<Placed<LogRecord>>, Vec<Run>),
+    InLogOrder(InLogOrder),
     ByPage(Vec<Stretch>),
+}
+
+#[derive(Default)]
+pub(super) struct InLogOrder {
+    /// Each with the end of what it says of pages, which begins where that of the record before ends.
+    pub(super) records: Vec<(Place, LogRecord, usize)>,
+    /// Of databases that take part.
+    pub(super) pages: PageRecords,
+    /// The reads that replaying them needs.
+    pub(super) runs: Vec<Run>,
+}
+
+/// Takes records for those who replay them.
+enum Taker {
+    InLogOrder(InLogOrder),
+    ByPage(Divider),
 }
 
 /// What all records say together.
@@ -104,7 +119,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Decodes a part of the log that it follows.
+    /// Decodes a part of the log that it follows; for so many workers, with memory of earlier logs.
     ///
     /// # Errors
     /// If something is wrong before the end of the last log.
@@ -112,7 +127,7 @@ impl Chain {
         mut self,
         mut part: LogPart,
         scope: &Scope,
-        workers: Option<usize>,
+        for_workers: Option<(usize, Used)>,
     ) -> Result<Decoded> {
         let (from, generation) = (part.from, part.from.generation());
         let mut tail = None;
@@ -135,21 +150,21 @@ impl Chain {
             }
             Segments::Stored { stretch, .. } => (stretch.end(), stretch.closes),
         };
-        let (records, replayed) = match &part.segments {
-            Segments::File { log, .. } => self.read(&part.path, from, log.segments(), scope)?,
+        let mut taker = Taker::new(for_workers);
+        let records = match &part.segments {
+            Segments::File { log, .. } => self.read(&part.path, from, log.segments(), scope, &mut taker)?,
             Segments::Stored { stretch, per_log } => {
                 let (segments, _) = stretch.bytes.as_chunks::<SEGMENT_BYTES>();
                 let numbered = segments.iter().zip(from.segment()..);
                 let in_use = numbered.filter(|(_, number)| (1..per_log - 1).contains(number));
-                self.read(&part.path, from, in_use.map(|(segment, _)| segment), scope)?
+                self.read(&part.path, from, in_use.map(|(segment, _)| segment), scope, &mut taker)?
             }
         };
         let (corrected, memory) = match part.segments {
             Segments::File { log, .. } => (log.corrected(), log.into_bytes()),
             Segments::Stored { stretch, .. } => (0, stretch.bytes),
         };
-        let replayed = Replayed::new(replayed, workers, &scope.participants);
-        let path = part.path;
+        let (path, replayed) = (part.path, taker.end());
         Ok(Decoded { path, generation, records, replayed, tail, end, closes, chain: self, corrected, memory })
     }
 
@@ -160,20 +175,26 @@ impl Chain {
         from: LogPosition,
         segments: impl Iterator<Item = &'s [u8; SEGMENT_BYTES]>,
         scope: &Scope,
-    ) -> Result<(DecodedRecords, Vec<Placed<LogRecord>>)> {
-        let (mut decoded, mut replayed) = (DecodedRecords::default(), Vec::new());
+        taker: &mut Taker,
+    ) -> Result<DecodedRecords> {
+        let (mut decoded, participants) = (DecodedRecords::default(), &scope.participants);
         let (mut begin, mut strange) = (from, None);
         for segment in segments {
             let read = self.records.push(segment, |end, bytes| {
-                let begin = std::mem::replace(&mut begin, end);
-                match LogRecord::decode(bytes) {
-                    Some(record) => {
-                        decoded.note(end, &record, scope.start);
-                        if end > scope.start {
-                            replayed.push((begin, end, record));
-                        }
+                let at = (std::mem::replace(&mut begin, end), end);
+                let is_replayed = end > scope.start;
+                let record = LogRecord::decode_apart(bytes, |page, bytes| {
+                    if is_replayed && takes_part(participants, page.db, end) {
+                        taker.page(at, page, bytes);
                     }
-                    None => drop(strange.get_or_insert(end)),
+                });
+                let Some(record) = record else {
+                    strange.get_or_insert(end);
+                    return;
+                };
+                decoded.note(end, &record, scope.start);
+                if is_replayed {
+                    taker.record(at, record, participants);
                 }
             });
             read.map_err(|damage| damaged(path, &damage.to_string()))?;
@@ -181,7 +202,7 @@ impl Chain {
         if let Some(end) = strange {
             return Err(makes_no_sense(path, end));
         }
-        Ok((decoded, replayed))
+        Ok(decoded)
     }
 }
 
@@ -199,35 +220,37 @@ impl DecodedRecords {
     }
 }
 
-impl Replayed {
-    fn new(records: Vec<Placed<LogRecord>>, workers: Option<usize>, participants: &Participants) -> Replayed {
-        if let Some(workers) = workers {
-            return Replayed::ByPage(divide(records, workers, participants));
+impl Taker {
+    fn new(for_workers: Option<(usize, Used)>) -> Taker {
+        match for_workers {
+            Some((workers, used)) => Taker::ByPage(Divider::new(workers, used)),
+            None => Taker::InLogOrder(InLogOrder::default()),
         }
-        let runs = runs(&pages(&records, participants));
-        Replayed::InLogOrder(records, runs)
     }
-}
 
-/// The pages that replaying the records needs, in the order of the log.
-fn pages(records: &[Placed<LogRecord>], participants: &Participants) -> Vec<Named> {
-    let mut pages = Vec::new();
-    for (_, end, record) in records {
-        let mut name = |db, pgno, is_whole| {
-            let wanted = Wanted::by_record(is_whole);
-            pages.push(Named { at: *end, key: PageKey { db, pgno }, wanted });
-        };
-        match record {
-            LogRecord::Changes { db, mini, .. } if takes_part(participants, *db, *end) => {
-                mini.changes.iter().for_each(|change| name(*db, change.pgno, change.formats()));
-            }
-            LogRecord::PageImage { db, pgno, .. } if takes_part(participants, *db, *end) => {
-                name(*db, *pgno, true);
-            }
-            _ => {}
+    fn page(&mut self, at: Place, page: PageRecord, bytes: &[u8]) {
+        match self {
+            Taker::InLogOrder(all) => all.pages.push(at, page, bytes),
+            Taker::ByPage(divider) => divider.page(at, page, bytes),
         }
     }
-    pages
+
+    fn record(&mut self, at: Place, record: LogRecord, participants: &Participants) {
+        match self {
+            Taker::InLogOrder(all) => all.records.push((at, record, all.pages.len())),
+            Taker::ByPage(divider) => divider.record(at, record, participants),
+        }
+    }
+
+    fn end(self) -> Replayed {
+        match self {
+            Taker::InLogOrder(mut all) => {
+                all.runs = all.pages.runs();
+                Replayed::InLogOrder(all)
+            }
+            Taker::ByPage(divider) => Replayed::ByPage(divider.end()),
+        }
+    }
 }
 
 pub(super) fn makes_no_sense(path: &str, end: LogPosition) -> Error {

@@ -5,66 +5,83 @@
 //! 2. A record that changes the length of a file begins a [`Stretch`], so that what comes behind it can be redone
 //!    after it.
 
-use btree::{LogRecord, PageChange};
+use std::sync::Arc;
 
-use super::preread::{Named, Run, runs};
+use btree::{LogRecord, PageRecord};
+
+use super::preread::Run;
+use super::records::{PageRecords, Place};
 use super::{Participants, takes_part};
-use crate::cache::{LoggedPage, PageKey, Wanted};
-use crate::log::LogPosition;
+use crate::cache::PageKey;
 
 /// Neighbouring pages that one worker has: those of its largest read, so that neighbours are read together.
 const PAGES_TOGETHER: u32 = 8;
 
-/// A record, and where it begins and ends.
-pub(super) type Placed<R> = (LogPosition, LogPosition, R);
-
-/// What a record says of one page.
-pub(super) enum PageRecord {
-    Change { db: u8, dbtime: u64, change: PageChange },
-    Image { key: PageKey, image: LoggedPage },
-}
+/// Stretches whose memory is kept: more than are under way at once, as a rule.
+const STRETCHES_KEPT: usize = 16;
 
 /// The records of one worker's pages, in the order of the log, and the reads that they need.
-#[derive(Default)]
 pub(super) struct Part {
-    pub(super) records: Vec<Placed<PageRecord>>,
+    /// The opening holds them, too, to use their memory again ([`Used`]).
+    pub(super) records: Arc<PageRecords>,
     pub(super) runs: Vec<Run>,
 }
 
 /// Records between two changes of a file's length.
 pub(super) struct Stretch {
     /// What is no worker's; a change of a file's length only as the first.
-    pub(super) records: Vec<Placed<LogRecord>>,
+    pub(super) records: OtherRecords,
     /// One for each worker.
     pub(super) parts: Vec<Part>,
 }
 
-impl PageRecord {
-    pub(super) fn key(&self) -> PageKey {
-        match self {
-            PageRecord::Change { db, change, .. } => PageKey { db: *db, pgno: change.pgno },
-            PageRecord::Image { key, .. } => *key,
-        }
-    }
+pub(super) type OtherRecords = Vec<(Place, LogRecord)>;
 
-    fn named(&self, at: LogPosition) -> Named {
-        let is_whole = match self {
-            PageRecord::Change { change, .. } => change.formats(),
-            PageRecord::Image { .. } => true,
-        };
-        Named { at, key: self.key(), wanted: Wanted::by_record(is_whole) }
-    }
+/// Divides records, which come in the order of the log.
+pub(super) struct Divider {
+    workers: usize,
+    used: Used,
+    stretches: Vec<Stretch>,
+    /// Of the stretch that has not ended: what is no worker's, and the records of each worker.
+    records: OtherRecords,
+    pages: Vec<PageRecords>,
 }
 
-impl Stretch {
-    fn new(workers: usize) -> Stretch {
-        Stretch { records: Vec::new(), parts: (0..workers).map(|_| Part::default()).collect() }
+/// Memory of records that were redone, for those of later logs: given back, the system would clear it anew for them.
+#[derive(Default)]
+pub(super) struct Used {
+    records: Vec<OtherRecords>,
+    pages: Vec<Arc<PageRecords>>,
+}
+
+impl Used {
+    /// The memory of these pages is free when the worker that redoes them lets go of them.
+    pub(super) fn keep_pages(&mut self, parts: &[Part]) {
+        self.pages.extend(parts.iter().map(|part| part.records.clone()));
+        self.pages.truncate(STRETCHES_KEPT * parts.len());
     }
 
-    fn hand_out(&mut self, start: LogPosition, end: LogPosition, record: PageRecord) {
-        let spread = if planted!(PageOfTwoWorkers) { end.byte() / 8 % 2 } else { 0 };
-        let worker = (worker_of(record.key(), self.parts.len()) + usize::from(spread)) % self.parts.len();
-        self.parts[worker].records.push((start, end, record));
+    /// All of them were taken out.
+    pub(super) fn keep_records(&mut self, records: OtherRecords) {
+        self.records.push(records);
+        self.records.truncate(STRETCHES_KEPT);
+    }
+
+    /// As much as one log needs as a rule.
+    pub(super) fn take(&mut self, workers: usize) -> Used {
+        let is_free = |pages: &mut Arc<PageRecords>| Arc::get_mut(pages).is_some();
+        let pages = self.pages.extract_if(.., is_free).take(workers).collect();
+        Used { records: self.records.pop().into_iter().collect(), pages }
+    }
+
+    fn free_records(&mut self) -> OtherRecords {
+        self.records.pop().unwrap_or_default()
+    }
+
+    fn free_pages(&mut self) -> PageRecords {
+        let mut pages = self.pages.pop().and_then(Arc::into_inner).unwrap_or_default();
+        pages.clear();
+        pages
     }
 }
 
@@ -73,48 +90,65 @@ fn worker_of(key: PageKey, workers: usize) -> usize {
     (key.pgno / PAGES_TOGETHER + u32::from(key.db)) as usize % workers
 }
 
-/// Divides records, which are in the order of the log.
-pub(super) fn divide(
-    records: Vec<Placed<LogRecord>>,
-    workers: usize,
-    participants: &Participants,
-) -> Vec<Stretch> {
-    let mut stretches = Vec::new();
-    let mut stretch = Stretch::new(workers);
-    for (start, end, record) in records {
-        match record {
-            LogRecord::Changes { db, dbtime, mut mini } if takes_part(participants, db, end) => {
-                for change in std::mem::take(&mut mini.changes) {
-                    stretch.hand_out(start, end, PageRecord::Change { db, dbtime, change });
-                }
-                if mini.transaction.is_some() {
-                    stretch.records.push((start, end, LogRecord::Changes { db, dbtime, mini }));
-                }
+impl Divider {
+    /// With memory of earlier logs.
+    pub(super) fn new(workers: usize, used: Used) -> Divider {
+        let (stretches, records, pages) = (Vec::new(), Vec::new(), Vec::new());
+        let mut divider = Divider { workers, used, stretches, records, pages };
+        divider.begin_stretch();
+        divider
+    }
+
+    fn begin_stretch(&mut self) {
+        self.records = self.used.free_records();
+        self.pages = (0..self.workers).map(|_| self.used.free_pages()).collect();
+    }
+
+    fn end_stretch(&mut self) {
+        let part = |records: PageRecords| Part { runs: records.runs(), records: records.into() };
+        let parts = std::mem::take(&mut self.pages).into_iter().map(part).collect();
+        self.stretches.push(Stretch { records: std::mem::take(&mut self.records), parts });
+    }
+
+    /// What a record says of a page of a database that takes part.
+    pub(super) fn page(&mut self, at: Place, page: PageRecord, bytes: &[u8]) {
+        let spread = if planted!(PageOfTwoWorkers) { at.1.byte() / 8 % 2 } else { 0 };
+        let key = PageKey { db: page.db, pgno: page.pgno };
+        let worker = (worker_of(key, self.workers) + usize::from(spread)) % self.workers;
+        self.pages[worker].push(at, page, bytes);
+    }
+
+    /// The rest of the record.
+    pub(super) fn record(&mut self, at: Place, record: LogRecord, participants: &Participants) {
+        match &record {
+            // Of what belongs to a transaction the opening keeps the undo.
+            LogRecord::Changes { db, mini, .. }
+                if mini.transaction.is_none() && takes_part(participants, *db, at.1) =>
+            {
+                return;
             }
-            LogRecord::PageImage { db, pgno, dbtime, encoded } if takes_part(participants, db, end) => {
-                let (key, image) = (PageKey { db, pgno }, LoggedPage { dbtime, encoded });
-                stretch.hand_out(start, end, PageRecord::Image { key, image });
+            LogRecord::PageImage { db, .. } if takes_part(participants, *db, at.1) => return,
+            LogRecord::Extend { db, .. } if takes_part(participants, *db, at.1) => {
+                self.end_stretch();
+                self.begin_stretch();
             }
-            LogRecord::Extend { db, .. } if takes_part(participants, db, end) => {
-                stretches.push(std::mem::replace(&mut stretch, Stretch::new(workers)));
-                stretch.records.push((start, end, record));
-            }
-            _ => stretch.records.push((start, end, record)),
+            _ => {}
         }
+        self.records.push((at, record));
     }
-    stretches.push(stretch);
-    for part in stretches.iter_mut().flat_map(|stretch| &mut stretch.parts) {
-        let named: Vec<Named> = part.records.iter().map(|(_, end, record)| record.named(*end)).collect();
-        part.runs = runs(&named);
+
+    pub(super) fn end(mut self) -> Vec<Stretch> {
+        self.end_stretch();
+        self.stretches
     }
-    stretches
 }
 
 #[cfg(test)]
 mod tests {
-    use btree::MiniTransaction;
+    use btree::{MiniTransaction, PageRecordKind};
 
     use super::*;
+    use crate::log::LogPosition;
 
     const DB: u8 = 1;
 
@@ -122,41 +156,52 @@ mod tests {
         LogPosition::new(1, 1, byte)
     }
 
-    fn changes(transaction: Option<u32>, pgnos: &[u32]) -> LogRecord {
-        let changes =
-            pgnos.iter().map(|&pgno| PageChange { pgno, dbtime_before: 0, ops: Default::default() });
-        let mini = MiniTransaction { transaction, changes: changes.collect(), ..MiniTransaction::default() };
-        LogRecord::Changes { db: DB, dbtime: 1, mini }
+    /// The pages that a record names, and the rest of it.
+    type Record = (Vec<(u32, PageRecordKind)>, LogRecord);
+
+    fn changes(transaction: Option<u32>, pgnos: &[u32]) -> Record {
+        let kind = PageRecordKind::Change { dbtime_before: 0, formats: false };
+        let mini = MiniTransaction { transaction, ..MiniTransaction::default() };
+        (pgnos.iter().map(|&pgno| (pgno, kind)).collect(), LogRecord::Changes { db: DB, dbtime: 1, mini })
     }
 
-    fn divided(records: Vec<LogRecord>) -> Vec<Stretch> {
-        let placed = records.into_iter().zip(1..).map(|(record, n)| (at(n - 1), at(n), record)).collect();
-        divide(placed, 2, &Participants::from([(DB, LogPosition::default())]))
+    fn divided(records: Vec<Record>) -> Vec<Stretch> {
+        let mut divider = Divider::new(2, Used::default());
+        for ((pages, record), n) in records.into_iter().zip(1..) {
+            let at = (at(n - 1), at(n));
+            for (pgno, kind) in pages {
+                divider.page(at, PageRecord { db: DB, pgno, dbtime: 1, kind }, &[n as u8]);
+            }
+            divider.record(at, record, &Participants::from([(DB, LogPosition::default())]));
+        }
+        divider.end()
     }
 
     /// Page and end of each record of a part.
     fn pages(part: &Part) -> Vec<(u32, LogPosition)> {
-        part.records.iter().map(|(_, end, record)| (record.key().pgno, *end)).collect()
+        assert!(part.records.iter().all(|said| said.bytes == [said.at.1.byte() as u8]));
+        part.records.iter().map(|said| (said.record.pgno, said.at.1)).collect()
     }
 
     #[test]
     fn the_records_of_a_page_go_to_one_worker_in_the_order_of_the_log() {
         let image = LogRecord::PageImage { db: DB, pgno: 9, dbtime: 1, encoded: Box::default() };
+        let image = (vec![(9, PageRecordKind::Image)], image);
         let stretches = divided(vec![changes(Some(7), &[9, 20]), image, changes(None, &[21, 9])]);
         let [Stretch { records, parts }] = &stretches[..] else { panic!("no length changes") };
         let named = [(9, at(1)), (9, at(2)), (9, at(3))];
         assert_eq!([pages(&parts[0]), pages(&parts[1])], [named.to_vec(), vec![(20, at(1)), (21, at(3))]]);
         // Of what belongs to a transaction the opening keeps the undo, of the rest nothing.
-        assert!(matches!(&records[..], [(_, _, LogRecord::Changes { mini, .. })] if mini.changes.is_empty()));
+        assert!(matches!(&records[..], [(_, LogRecord::Changes { .. })]));
     }
 
     #[test]
     fn a_new_length_of_a_file_comes_before_the_pages_of_later_records() {
-        let extend = LogRecord::Extend { db: DB, before: 30, pages: 60 };
+        let extend = (Vec::new(), LogRecord::Extend { db: DB, before: 30, pages: 60 });
         let stretches = divided(vec![changes(None, &[9]), extend, changes(None, &[40])]);
         let [before, behind] = &stretches[..] else { panic!("a length changes once") };
         assert!(before.records.is_empty() && pages(&before.parts[0]) == [(9, at(1))]);
-        assert!(matches!(behind.records[..], [(_, _, LogRecord::Extend { .. })]));
+        assert!(matches!(behind.records[..], [(_, LogRecord::Extend { .. })]));
         assert_eq!(pages(&behind.parts[0]), [(40, at(3))]);
     }
 }

@@ -22,6 +22,7 @@ mod divide;
 mod left;
 mod pages;
 mod preread;
+mod records;
 mod replayer;
 mod source;
 mod workers;

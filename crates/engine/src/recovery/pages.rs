@@ -20,14 +20,13 @@
 
 use std::collections::BTreeMap;
 
-use btree::{PageChange, PageChanges};
+use btree::PageRecordKind;
 use world::FixedHashSet;
 
-use super::divide::PageRecord;
+use super::records::Said;
 use super::{Recovery, RecoveryBranch, RecoveryReport};
 use crate::cache::{Base, Cache, LoggedPage, PageKey, Pins, Rebuilt, RedoOutcome};
 use crate::error::Result;
-use crate::log::LogPosition;
 
 /// What redo knows about the pages of the replayed range.
 #[derive(Default)]
@@ -50,33 +49,50 @@ impl PageStates {
         }
     }
 
-    /// A whole page from the log.
-    pub(crate) async fn replay_image(
+    /// What the records say, of which each names a page once at most: all these pages stay in memory meanwhile.
+    pub(super) async fn replay(
         &mut self,
         cache: &Cache,
-        key: PageKey,
-        image: LoggedPage,
-        (start, end): (LogPosition, LogPosition),
+        said: impl Iterator<Item = Said<'_>>,
         report: &mut RecoveryReport,
     ) -> Result<()> {
-        let dbtime = image.dbtime;
+        let mut pins = cache.pins();
+        for said in said {
+            match said.record.kind {
+                PageRecordKind::Image => self.replay_image((cache, &mut pins), said, report).await?,
+                PageRecordKind::Change { .. } => {
+                    self.replay_change((cache, &mut pins), said, report).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A whole page from the log.
+    async fn replay_image(
+        &mut self,
+        (cache, pins): (&Cache, &mut Pins),
+        said: Said<'_>,
+        report: &mut RecoveryReport,
+    ) -> Result<()> {
+        let (key, dbtime) = (said.key(), said.record.dbtime);
         let is_based = self.based.contains(&key);
         let is_later = || is_based && cache.version(key) == Some(dbtime);
-        let mut pins = cache.pins();
         // What redo has come to needs no bytes of the file.
         if !is_later() {
-            cache.fetch_for_redo(key, &mut pins).await?;
+            cache.fetch_for_redo(key, pins).await?;
         }
         if planted!(VerifiedPageTrusted) && cache.version(key) >= Some(dbtime) {
             self.based.insert(key);
             return Ok(());
         }
+        let image = LoggedPage { dbtime, encoded: said.bytes.into() };
         if is_later() {
             cache.renew(key, image).map_err(|reason| cache.damaged(key, reason))?;
             report.branches.count(RecoveryBranch::LaterImage);
             return Ok(());
         }
-        match cache.rebuild(key, image, start, end) {
+        match cache.rebuild(key, image, said.at) {
             Ok(Rebuilt::FailedCheck) => {
                 report.pages_repaired += 1;
                 report.branches.count(RecoveryBranch::DamagedPageFromImage);
@@ -95,39 +111,21 @@ impl PageStates {
         }
     }
 
-    /// The changes of one mini-transaction.
-    pub(crate) async fn replay_changes(
-        &mut self,
-        cache: &Cache,
-        (db, dbtime): (u8, u64),
-        changes: PageChanges,
-        at: (LogPosition, LogPosition),
-        report: &mut RecoveryReport,
-    ) -> Result<()> {
-        let mut pins = cache.pins();
-        for change in changes {
-            self.replay_change((cache, &mut pins), (db, dbtime), change, at, report).await?;
-        }
-        Ok(())
-    }
-
     async fn replay_change(
         &mut self,
         (cache, pins): (&Cache, &mut Pins),
-        (db, dbtime): (u8, u64),
-        change: PageChange,
-        (start, end): (LogPosition, LogPosition),
+        said: Said<'_>,
         report: &mut RecoveryReport,
     ) -> Result<()> {
-        let key = PageKey { db, pgno: change.pgno };
+        let key = said.key();
         let base = self.base(&key);
         // The change goes on what redo has made, unless that was written and is not in memory any more.
-        if base == Base::File && !planted!(RedoWithoutDbtime) || change.formats() {
+        if base == Base::File && !planted!(RedoWithoutDbtime) || said.record.is_whole() {
             cache.fetch_for_redo(key, pins).await?;
         } else {
             cache.fetch(key, pins).await?;
         }
-        match cache.redo(db, change, dbtime, base, start, end) {
+        match cache.redo(said.record, said.bytes, base, said.at) {
             RedoOutcome::Applied => report.changes_applied += 1,
             RedoOutcome::MadeAnew(before) => {
                 report.changes_applied += 1;
@@ -139,7 +137,7 @@ impl PageStates {
             }
             RedoOutcome::AlreadyThere { page_dbtime } => {
                 report.branches.count(RecoveryBranch::ChangeAlreadyThere);
-                let newest = self.newest.entry(db).or_default();
+                let newest = self.newest.entry(key.db).or_default();
                 *newest = (*newest).max((page_dbtime, key.pgno));
             }
             RedoOutcome::Unproven(reason) => {
@@ -150,22 +148,6 @@ impl PageStates {
             RedoOutcome::Wrong(reason) => return Err(cache.damaged(key, reason)),
         }
         Ok(())
-    }
-
-    /// What a record says of one page.
-    pub(super) async fn replay(
-        &mut self,
-        cache: &Cache,
-        record: PageRecord,
-        at: (LogPosition, LogPosition),
-        report: &mut RecoveryReport,
-    ) -> Result<()> {
-        match record {
-            PageRecord::Change { db, dbtime, change } => {
-                self.replay_change((cache, &mut cache.pins()), (db, dbtime), change, at, report).await
-            }
-            PageRecord::Image { key, image } => self.replay_image(cache, key, image, at, report).await,
-        }
     }
 
     /// Takes over what is to be judged of other pages.

@@ -7,7 +7,7 @@
 //! them, an eighth of the cache at most; each stretch's pages are read once.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use world::sync::Notify;
@@ -215,19 +215,33 @@ impl PrereadQueue {
 /// The pages in the order in which the log first names them, each once, each with its neighbours. `named`: in
 /// the order of the log. Of a run, bytes are wanted if they are of one of its pages.
 pub(crate) fn runs(named: &[Named]) -> Vec<Run> {
-    let mut left = BTreeMap::new();
-    for Named { key, wanted, .. } in named {
-        left.entry((key.db, key.pgno)).or_insert(*wanted);
-    }
-    let mut runs = Vec::new();
-    for &Named { at, key: PageKey { db, pgno }, .. } in named {
-        let Some(first) = left.remove(&(db, pgno)) else { continue };
-        let mut wanted = vec![first];
-        let mut take = |pgno: &u32| left.remove(&(db, *pgno)).map(|of| wanted.push(of)).is_some();
-        let before = (0..pgno).rev().take_while(&mut take).count() as u32;
-        let behind = (pgno + 1..).take_while(&mut take).count() as u32;
-        let wanted = if wanted.contains(&Wanted::Bytes) { Wanted::Bytes } else { Wanted::Version };
-        runs.push(Run { at, db, pgnos: (pgno - before..=pgno + behind).collect(), wanted });
+    // By page, with the first record that names it.
+    let mut pages: Vec<(PageKey, usize)> = named.iter().map(|named| named.key).zip(0..).collect();
+    pages.sort_unstable();
+    pages.dedup_by_key(|(key, _)| *key);
+    let mut by_record: Vec<usize> = (0..pages.len()).collect();
+    by_record.sort_unstable_by_key(|&page| pages[page].1);
+    let follows = |page: usize| {
+        let (before, key) = (pages[page - 1].0, pages[page].0);
+        PageKey { pgno: before.pgno + 1, ..before } == key
+    };
+    let (mut is_taken, mut runs) = (vec![false; pages.len()], Vec::new());
+    for page in by_record {
+        if is_taken[page] {
+            continue;
+        }
+        let before = (1..=page).rev().take_while(|&at| follows(at) && !is_taken[at - 1]).count();
+        let behind = (page + 1..pages.len()).take_while(|&at| follows(at) && !is_taken[at]).count();
+        let run = page - before..page + behind + 1;
+        is_taken[run.clone()].fill(true);
+        let wants_bytes = pages[run.clone()].iter().any(|(_, first)| named[*first].wanted == Wanted::Bytes);
+        let (key, first) = pages[page];
+        runs.push(Run {
+            at: named[first].at,
+            db: key.db,
+            pgnos: pages[run].iter().map(|(key, _)| key.pgno).collect(),
+            wanted: if wants_bytes { Wanted::Bytes } else { Wanted::Version },
+        });
     }
     runs
 }

@@ -21,15 +21,15 @@ use futures_util::{StreamExt, stream};
 use world::channel::{Receiver, Sender, channel};
 use world::{Duration, World};
 
-use super::decode::{Chain, Decoded, Replayed, Scope, makes_no_sense};
-use super::divide::{Placed, Stretch};
+use super::decode::{Chain, Decoded, InLogOrder, Replayed, Scope, makes_no_sense};
+use super::divide::{Stretch, Used};
 use super::left::Closed;
 use super::pages::PageStates;
 use super::preread::{Pace, Prereader};
+use super::records::{Place, Said};
 use super::source::{LogPart, Segments, Source};
 use super::workers::{Workers, send};
 use super::{Participants, Recovery, RecoveryBranch, RecoveryReport, takes_part};
-use crate::cache::{LoggedPage, PageKey};
 use crate::error::{Error, Result};
 use crate::log::LogPosition;
 use crate::log::reader::damaged;
@@ -69,7 +69,7 @@ pub(crate) struct Replay {
 enum Pages<'a> {
     /// The replayer, in the cache of the instance.
     Here(&'a Prereader),
-    Handed(&'a mut Workers),
+    Handed(&'a mut Workers, &'a RefCell<Used>),
 }
 
 /// Lets the other tasks of the thread have their turn: replaying a log takes milliseconds, a read a fraction of one.
@@ -154,19 +154,20 @@ impl Replayer {
         workers: &mut Workers,
     ) -> Result<()> {
         self.check_whole()?;
-        let memory = RefCell::default();
+        let (memory, used) = (RefCell::default(), RefCell::default());
         let (send_read, read) = channel(0);
         let (send_decoded, decoded) = channel(LOGS_AHEAD);
         let reading = recovery.read_ahead(logs, &memory, send_read);
         let decoding = decode_ahead(
             recovery.world,
             (self.chain.clone(), self.replay.scope.clone(), workers.count()),
+            &used,
             read,
             send_decoded,
         );
         // The first that ends early closes its channels, and so the others end.
         let ((), (), replayed) =
-            join3(reading, decoding, self.replay_decoded(recovery, decoded, &memory, workers)).await;
+            join3(reading, decoding, self.replay_decoded(recovery, decoded, (&memory, &used), workers)).await;
         replayed?;
         workers.finish(&mut self.replay.pages, &mut self.replay.report).await
     }
@@ -211,13 +212,14 @@ impl Replayer {
         &mut self,
         recovery: &Recovery<'_>,
         mut decoded: Receiver<Result<Decoded>>,
-        memory: &RefCell<Vec<Vec<u8>>>,
+        (memory, used): (&RefCell<Vec<Vec<u8>>>, &RefCell<Used>),
         workers: &mut Workers,
     ) -> Result<()> {
         while let Some(part) = decoded.next().await {
             let mut part = part?;
             memory.borrow_mut().push(std::mem::take(&mut part.memory));
-            self.replay_part(recovery, part, &mut Pages::Handed(workers), std::future::ready(())).await?;
+            let pages = &mut Pages::Handed(workers, used);
+            self.replay_part(recovery, part, pages, std::future::ready(())).await?;
         }
         Ok(())
     }
@@ -250,6 +252,7 @@ impl Replayer {
 async fn decode_ahead(
     world: &World,
     (mut chain, scope, workers): (Chain, Arc<Scope>, usize),
+    used: &RefCell<Used>,
     mut read: Receiver<Result<LogPart>>,
     mut decoded: Sender<Result<Decoded>>,
 ) {
@@ -257,8 +260,8 @@ async fn decode_ahead(
         let decode = async {
             let part = part?;
             chain.follow(&part)?;
-            let (chain, scope) = (chain.clone(), scope.clone());
-            world.compute(move || chain.decode(part, &scope, Some(workers))).await
+            let (chain, scope, used) = (chain.clone(), scope.clone(), used.borrow_mut().take(workers));
+            world.compute(move || chain.decode(part, &scope, Some((workers, used)))).await
         };
         let done = decode.await;
         if let Ok(done) = &done {
@@ -307,8 +310,8 @@ impl Recovery<'_> {
             self.name_generations(scope.start.generation(), header.generation.max(required)).await?;
         }
         let mut decoded = self.world.compute(move || chain.decode(part, &scope, None)).await?;
-        if let Replayed::InLogOrder(_, runs) = &mut decoded.replayed {
-            prereader.add(std::mem::take(runs));
+        if let Replayed::InLogOrder(all) = &mut decoded.replayed {
+            prereader.add(std::mem::take(&mut all.runs));
         }
         Ok(Some(decoded))
     }
@@ -361,11 +364,11 @@ impl Recovery<'_> {
 
     async fn replay(&self, replayed: Replayed, replay: &mut Replay, pages: &mut Pages<'_>) -> Result<()> {
         match (replayed, pages) {
-            (Replayed::InLogOrder(records, _), Pages::Here(prereader)) => {
-                self.replay_records(records, replay, prereader).await
+            (Replayed::InLogOrder(all), Pages::Here(prereader)) => {
+                self.replay_records(all, replay, prereader).await
             }
-            (Replayed::ByPage(stretches), Pages::Handed(workers)) => {
-                self.hand_out(stretches, replay, workers).await
+            (Replayed::ByPage(stretches), Pages::Handed(workers, used)) => {
+                self.hand_out(stretches, replay, workers, used).await
             }
             _ => unreachable!("a log is decoded for those who redo its pages"),
         }
@@ -373,15 +376,17 @@ impl Recovery<'_> {
 
     async fn replay_records(
         &self,
-        records: Vec<Placed<LogRecord>>,
+        InLogOrder { records, pages, .. }: InLogOrder,
         replay: &mut Replay,
         prereader: &Prereader,
     ) -> Result<()> {
         let mut turns = Turns::new(self.world);
-        for (start, end, record) in records {
+        let (mut pages, mut passed) = (pages.iter(), 0);
+        for (at, record, pages_end) in records {
             let is_page = matches!(record, LogRecord::PageImage { .. });
-            self.replay_record(start, end, record, replay).await?;
-            prereader.passed(end);
+            let said = pages.by_ref().take(pages_end - std::mem::replace(&mut passed, pages_end));
+            self.replay_record(at, record, said, replay).await?;
+            prereader.passed(at.1);
             turns.replayed(is_page).await;
         }
         Ok(())
@@ -392,34 +397,37 @@ impl Recovery<'_> {
         stretches: Vec<Stretch>,
         replay: &mut Replay,
         workers: &mut Workers,
+        used: &RefCell<Used>,
     ) -> Result<()> {
-        for (number, Stretch { records, parts }) in stretches.into_iter().enumerate() {
-            let mut records = records.into_iter();
+        for (number, Stretch { records: mut all, parts }) in stretches.into_iter().enumerate() {
+            let mut records = all.drain(..);
             // Space that the file gets is used by later records only. Redo may clear it first.
             if number > 0 {
-                let (start, end, record) = records.next().expect("a stretch begins with a new length");
-                self.replay_record(start, end, record, replay).await?;
+                let (at, record) = records.next().expect("a stretch begins with a new length");
+                self.replay_record(at, record, std::iter::empty(), replay).await?;
             }
+            used.borrow_mut().keep_pages(&parts);
             workers.redo(parts).await?;
-            for (start, end, record) in records {
-                self.replay_record(start, end, record, replay).await?;
+            for (at, record) in records {
+                self.replay_record(at, record, std::iter::empty(), replay).await?;
             }
+            used.borrow_mut().keep_records(all);
         }
         Ok(())
     }
 
+    /// `said`: what the record says of pages, if they are redone here.
     async fn replay_record(
         &self,
-        start: LogPosition,
-        end: LogPosition,
+        (start, end): Place,
         record: LogRecord,
+        said: impl Iterator<Item = Said<'_>>,
         replay: &mut Replay,
     ) -> Result<()> {
         replay.closed.check(end, &record)?;
         match record {
-            LogRecord::Changes { db, dbtime, mini } if takes_part(&replay.scope.participants, db, end) => {
-                let Replay { pages, report, .. } = replay;
-                pages.replay_changes(self.cache, (db, dbtime), mini.changes, (start, end), report).await?;
+            LogRecord::Changes { db, mini, .. } if takes_part(&replay.scope.participants, db, end) => {
+                replay.pages.replay(self.cache, said, &mut replay.report).await?;
                 let Some(transaction) = mini.transaction else { return Ok(()) };
                 if mini.compensates && planted!(CompensationNotNoted) {
                     return Ok(());
@@ -432,12 +440,8 @@ impl Recovery<'_> {
                     replay.transactions.changed(transaction, change, start);
                 }
             }
-            LogRecord::PageImage { db, pgno, dbtime, encoded }
-                if takes_part(&replay.scope.participants, db, end) =>
-            {
-                let Replay { pages, report, .. } = replay;
-                let (key, image) = (PageKey { db, pgno }, LoggedPage { dbtime, encoded });
-                pages.replay_image(self.cache, key, image, (start, end), report).await?;
+            LogRecord::PageImage { db, .. } if takes_part(&replay.scope.participants, db, end) => {
+                replay.pages.replay(self.cache, said, &mut replay.report).await?;
             }
             LogRecord::Extend { db, before, pages } if takes_part(&replay.scope.participants, db, end) => {
                 let database = self.database(db).expect("participants are attached");

@@ -18,12 +18,13 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::pin;
 
+use btree::PageRecordKind;
 use futures_util::StreamExt;
 use futures_util::future::{Either, join_all, select};
 use world::channel::{Receiver, Sender, channel, oneshot};
 use world::{CodecMaker, OpenMode, Task, World};
 
-use super::divide::{PageRecord, Part};
+use super::divide::Part;
 use super::pages::PageStates;
 use super::preread::{Pace, Prereader};
 use super::replayer::Turns;
@@ -146,7 +147,7 @@ impl Workers {
     /// # Errors
     /// If a worker has ended; [`Workers::end`] says why.
     pub(super) async fn redo(&mut self, parts: Vec<Part>) -> Result<()> {
-        for (worker, part) in self.0.iter_mut().zip(parts).filter(|(_, part)| !part.records.is_empty()) {
+        for (worker, part) in self.0.iter_mut().zip(parts).filter(|(_, part)| part.records.len() > 0) {
             worker.tell(Order::Redo(part)).await?;
         }
         Ok(())
@@ -241,7 +242,7 @@ async fn follow_orders(
         let cached = CachedDatabase::new(file, coding, database.template_id, None);
         cache.attach(id, cached, config.cache_bytes_per_database);
     }
-    cache.set_redo(Some(RedoFor::Opening));
+    cache.set_redo(Some(RedoFor::Worker));
     let prereader = Prereader::start(world, cache, READS_OUTSTANDING, Pace::OfReads);
     let (mut pages, mut report) = (PageStates::default(), RecoveryReport::default());
     let redone = redo_parts((world, cache), &mut orders, &prereader, &mut pages, &mut report).await;
@@ -312,9 +313,9 @@ async fn redo_part(
     report: &mut RecoveryReport,
 ) -> Result<()> {
     let mut turns = Turns::new(world);
-    for (start, end, record) in part.records {
-        let is_page = matches!(record, PageRecord::Image { .. });
-        pages.replay(cache, record, (start, end), report).await?;
+    for said in part.records.iter() {
+        let (end, is_page) = (said.at.1, said.record.kind == PageRecordKind::Image);
+        pages.replay(cache, std::iter::once(said), report).await?;
         prereader.passed(end);
         turns.replayed(is_page).await;
     }

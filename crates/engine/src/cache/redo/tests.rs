@@ -2,14 +2,16 @@
 
 use std::cell::Cell;
 
-use btree::{EntryData, PageChange, PageCoding, PageOp, Pager, PlainCoding};
+use btree::log_record::encode_changes;
+use btree::{EntryData, LogRecord, MiniTransaction, PageChange, PageCoding, PageOp, Pager, PlainCoding};
 use edb::page::{PageMut, page_flags};
+use smallvec::smallvec;
 use world::World;
 use world::sim::{SimConfig, Simulation};
 
 use super::{Base, RedoFor};
 use crate::cache::tests::{FILE_DBTIME, PAGE_BYTES, key, small_cache};
-use crate::cache::{Cache, Pins};
+use crate::cache::{Cache, FRAMES_MIN, Pins};
 use crate::cache::{LoggedPage, Rebuilt, RedoOutcome};
 use crate::log::{LogPosition, POSITION_END};
 
@@ -43,6 +45,25 @@ fn replace(dbtime_before: u64, data: &[u8]) -> PageChange {
     change(dbtime_before, PageOp::Replace { slot: 0, data: EntryData::from(data) })
 }
 
+/// Redo of a change as the log holds it.
+fn redo(
+    cache: &Cache,
+    change: PageChange,
+    dbtime: u64,
+    base: Base,
+    at: (LogPosition, LogPosition),
+) -> RedoOutcome {
+    let (mut bytes, mut outcome) = (Vec::new(), None);
+    let mini = MiniTransaction::system(smallvec![change]);
+    encode_changes(1, dbtime, &mini, &PlainCoding { page_bytes: PAGE_BYTES }, &mut bytes);
+    LogRecord::decode_apart(&bytes, |record, ops| outcome = Some(cache.redo(record, ops, base, at)));
+    outcome.unwrap()
+}
+
+fn redo_of_file(cache: &Cache, change: PageChange, dbtime: u64) -> RedoOutcome {
+    redo(cache, change, dbtime, Base::File, (at(0), at(1)))
+}
+
 /// A cache, and the records of the log so far.
 struct Redo<'a>(&'a Cache, Cell<u16>);
 
@@ -60,13 +81,13 @@ impl Redo<'_> {
 
     fn rebuild(&self, image: LoggedPage) -> Rebuilt {
         let (start, end) = self.next_record();
-        self.0.rebuild(key(PGNO), image, start, end).unwrap()
+        self.0.rebuild(key(PGNO), image, (start, end)).unwrap()
     }
 
     /// Redo of the change that follows `dbtime_before`.
     fn redo(&self, change: PageChange) -> RedoOutcome {
         let (dbtime, (start, end)) = (change.dbtime_before + 1, self.next_record());
-        self.0.redo(1, change, dbtime, Base::Log, start, end)
+        redo(self.0, change, dbtime, Base::Log, (start, end))
     }
 
     fn dirty(&self) -> u64 {
@@ -282,9 +303,9 @@ fn an_instance_that_opens_keeps_no_bytes_of_what_redo_reads() {
         let redo = Redo::over(&cache);
         let pins = redo.held_for_redo().await;
         assert_eq!((redo.seen(), cache.version(key(PGNO))), (None, Some(FILE_DBTIME)));
-        let outcome = cache.redo(1, delete(FILE_DBTIME - 1), FILE_DBTIME, Base::File, at(0), at(1));
+        let outcome = redo_of_file(&cache, delete(FILE_DBTIME - 1), FILE_DBTIME);
         assert_eq!(outcome, RedoOutcome::AlreadyThere { page_dbtime: FILE_DBTIME });
-        let outcome = cache.redo(1, delete(FILE_DBTIME), FILE_DBTIME + 1, Base::File, at(0), at(1));
+        let outcome = redo_of_file(&cache, delete(FILE_DBTIME), FILE_DBTIME + 1);
         assert!(matches!(outcome, RedoOutcome::Unproven(_)), "{outcome:?}");
         drop(pins);
         let _pins = redo.held().await;
@@ -344,15 +365,45 @@ fn an_instance_that_opens_finds_out_what_the_file_holds_from_the_digest() {
 /// Redo may have cut it off the file since, as space that was new.
 #[test]
 fn a_page_that_is_made_anew_is_written_whatever_was_read() {
-    opening(|_, cache| async move {
-        let redo = Redo::over(&cache);
-        let _pins = redo.held_for_redo().await;
-        let page = logged(FILE_DBTIME - 1, &[b"goes"]).decode(PGNO, &PlainCoding { page_bytes: PAGE_BYTES });
-        let format = PageOp::Format { page: page.unwrap().as_slice().into() };
-        let outcome = cache.redo(1, change(0, format), FILE_DBTIME - 1, Base::File, at(0), at(1));
-        assert_eq!(outcome, RedoOutcome::MadeAnew(Rebuilt::Verified));
-        // That is what was read.
-        assert_eq!(redo.redo(delete(FILE_DBTIME - 1)), RedoOutcome::Applied);
-        assert_eq!((redo.seen(), redo.dirty()), (Some(Vec::new()), 1));
+    for (redo_for, seen) in [(RedoFor::Opening, Some(Vec::new())), (RedoFor::Worker, None)] {
+        redoing_for(redo_for, |_, cache| async move {
+            let redo = Redo::over(&cache);
+            let pins = redo.held_for_redo().await;
+            let coding = PlainCoding { page_bytes: PAGE_BYTES };
+            let page = logged(FILE_DBTIME - 1, &[b"goes"]).decode(PGNO, &coding);
+            let format = PageOp::Format { page: page.unwrap().as_slice().into() };
+            let outcome = redo_of_file(&cache, change(0, format), FILE_DBTIME - 1);
+            assert_eq!(outcome, RedoOutcome::MadeAnew(Rebuilt::Verified));
+            // That is what was read.
+            assert_eq!(redo.redo(delete(FILE_DBTIME - 1)), RedoOutcome::Applied);
+            assert_eq!((redo.seen(), redo.dirty()), (seen, 1));
+            drop(pins);
+            let written = cache.0.world.io_totals().writes;
+            cache.write_all(1).await.unwrap();
+            assert_eq!(cache.0.world.io_totals().writes, written + 1);
+            assert_eq!((redo.in_file().await, redo.dirty()), (Vec::new(), 0));
+        });
+    }
+}
+
+/// So no page is read or written twice for want of room.
+#[test]
+fn a_page_without_bytes_takes_of_a_workers_memory_what_it_needs() {
+    redoing_for(RedoFor::Worker, |_, cache| async move {
+        let available = || cache.0.frames.borrow().available();
+        let (pages, before) = (FRAMES_MIN as u32 + 20, available());
+        for pgno in 1..=pages {
+            cache.fetch_for_redo(key(pgno), &mut cache.pins()).await.unwrap();
+        }
+        assert!((1..=pages).all(|pgno| !cache.is_absent(key(pgno))) && before - available() < 10);
+        // What the log says of a page counts, too.
+        let before = available();
+        let (long, redo) = ([7; 2 * PAGE_BYTES / 3], Redo::over(&cache));
+        redo.rebuild(logged(FILE_DBTIME, &[&long]));
+        assert_eq!(before - available(), 1);
+        assert_eq!(redo.redo(replace(FILE_DBTIME, &long)), RedoOutcome::Applied);
+        assert!(before - available() >= 2);
+        cache.write_all(1).await.unwrap();
+        assert!(available() >= before);
     });
 }
