@@ -21,8 +21,10 @@ impl PageVersions {
     /// Page `pgno` has this modification count from now on.
     pub(crate) fn note(&self, pgno: u32, dbtime: u64) {
         let mut versions = self.0.borrow_mut();
-        if versions.len() < PAGES_MAX || versions.contains_key(&pgno) {
+        if versions.len() < PAGES_MAX {
             versions.insert(pgno, dbtime as u32);
+        } else if let Some(newest) = versions.get_mut(&pgno) {
+            *newest = dbtime as u32;
         }
     }
 

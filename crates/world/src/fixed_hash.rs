@@ -40,3 +40,30 @@ impl Hasher for FixedHasher {
         self.write_u64(value as u64);
     }
 }
+
+/// A hash map with numbers as keys, in which eight neighbours lie side by side: whoever looks for one after the other
+/// waits for memory once.
+pub(crate) type NeighbourMap<V> = HashMap<u64, V, BuildHasherDefault<NeighbourHasher>>;
+
+/// Numbers that lie side by side in a [`NeighbourMap`].
+const NEIGHBOURS: u64 = 8;
+/// The bits of a hash by which a place of a map says what it holds: those of neighbours differ.
+const TAG: u64 = 0x7F << 57;
+
+/// The hash of a number.
+#[derive(Default)]
+pub(crate) struct NeighbourHasher(u64);
+
+impl Hasher for NeighbourHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("a key is a number of 64 bits");
+    }
+    fn write_u64(&mut self, value: u64) {
+        let mixed = |value: u64| value.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let place = mixed(value / NEIGHBOURS) >> 32 & !(NEIGHBOURS - 1) | value % NEIGHBOURS;
+        self.0 = mixed(value) & TAG | place;
+    }
+}

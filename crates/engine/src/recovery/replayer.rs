@@ -389,6 +389,7 @@ impl Recovery<'_> {
             prereader.passed(at.1);
             turns.replayed(is_page).await;
         }
+        assert!(pages.next().is_none(), "what a record says of pages is replayed with it");
         Ok(())
     }
 

@@ -1,10 +1,10 @@
 //! Large pages for the memory of a simulation.
 //!
-//! A simulation of days has gigabytes of small objects and looks at them all over, so most looks miss the processor's
-//! table of pages. The allocator's memory grows by little at a time, so the system backs it with small pages, also
-//! where it may use large ones. So from time to time the simulation asks it to put together what has been used.
+//! A simulation of days has gigabytes of small objects and looks at them all over, so most looks miss the TLB of the
+//! processor. The memory of an allocator grows by little at a time. So the system backs it with small pages, also where
+//! it may use large ones. Therefore the simulation asks for large pages from time to time.
 //!
-//! Invariant: nothing that the program can see depends on it. Where the system cannot do it, nothing happens.
+//! Invariant: what is simulated does not depend on it. Where the system refuses, nothing happens.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -12,8 +12,8 @@ use std::ops::Range;
 use crate::memory::SLAB_BYTES;
 use crate::time::{Duration, Time};
 
-/// Virtual time between two calls, and before the first: to put 400 MiB together takes a second, which a short
-/// simulation does not win back.
+/// Virtual time between two requests, and before the first: moving 400 MiB into large pages takes a second, which a
+/// short simulation does not win back.
 const EACH: Duration = Duration::from_secs(600);
 
 /// Smaller regions are left alone: those of a few large pages lie beside slabs, and most of them is memory that nobody
@@ -37,15 +37,15 @@ impl LargePages {
             self.0.set(now + EACH);
             // Miri runs nothing of the system's.
             if !cfg!(miri) {
-                put_together();
+                ask();
             }
         }
     }
 }
 
-/// Asks for large pages for all memory of the process that is backed by no file.
+/// Asks for large pages for the large regions of the process's memory that no file backs.
 #[cold]
-fn put_together() {
+fn ask() {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
     for region in maps.lines().filter_map(own_memory).filter(|region| region.len() >= REGION_BYTES_MIN) {
         let (start, end) = (region.start.next_multiple_of(SLAB_BYTES), region.end - region.end % SLAB_BYTES);
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_private_memory_without_a_file_is_put_together() {
+    fn large_pages_are_asked_for_private_memory_without_a_file_only() {
         let heap = "55d0c8a00000-55d0c8c21000 rw-p 00000000 00:00 0                          [heap]";
         assert_eq!(own_memory(heap), Some(0x55d0_c8a0_0000..0x55d0_c8c2_1000));
         assert_eq!(

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use super::units::{Format, Unit};
-use crate::FixedHashMap;
+use crate::fixed_hash::NeighbourMap;
 use crate::sim::runs::Runs;
 
 /// What one write puts into one unit.
@@ -58,7 +58,7 @@ impl Change {
 
 /// Units by index over a base of template pages and zeros.
 pub(in crate::sim) struct Layer {
-    pub(super) units: FixedHashMap<u64, Unit>,
+    pub(super) units: NeighbourMap<Unit>,
     /// Where the template shows if `units` has nothing.
     pub(super) templates: Runs,
     pub(super) size: u64,
@@ -66,7 +66,7 @@ pub(in crate::sim) struct Layer {
 
 impl Layer {
     pub(super) fn empty(size: u64) -> Layer {
-        Layer { units: FixedHashMap::default(), templates: Runs::default(), size }
+        Layer { units: NeighbourMap::default(), templates: Runs::default(), size }
     }
 
     pub(super) fn unit(&self, index: u64) -> Unit {
