@@ -7,6 +7,8 @@
 //!
 //! Limits: leaves and branch pages below the root whose nodes are not compressed; [`EDITS_MAX`] edits.
 
+mod edits;
+
 use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -16,6 +18,7 @@ use edb::page::{Node, PageMut, PageRef, node_flags, page_flags};
 use smallvec::SmallVec;
 
 use crate::change::{Misfit, NodeKey, PageChange, PageOp};
+use edits::{Edit, Edits, Origin, What};
 
 /// With more edits the bytes are less work.
 const EDITS_MAX: usize = 24;
@@ -73,31 +76,6 @@ pub trait NodeFunction {
     fn decode(self: Rc<Self>, pgno: u32, encoded: &[u8]) -> Option<SparsePage>;
 }
 
-/// How the nodes differ from those of the template, in the order of the nodes.
-#[derive(Debug, Clone, Copy)]
-struct Edit {
-    /// The template's node that it is about; a node that was added stands in front of it.
-    base: u16,
-    what: What,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum What {
-    /// A node of its own: key and data of these edits.
-    Added { key: u16, data: u16, flags: u8 },
-    /// The template's node with flags, and the data of this edit.
-    Changed { data: Option<u16>, flags: u8 },
-    /// The template's node is gone.
-    Removed,
-}
-
-/// Where a node comes from.
-struct Origin {
-    base: usize,
-    /// The edit that it has, or the place for one.
-    edit: Result<usize, usize>,
-}
-
 /// A node of the template that somebody has looked at.
 struct Made {
     slot: u16,
@@ -105,15 +83,6 @@ struct Made {
     /// Key and data.
     bytes: NodeKey,
     next: OnceCell<Box<Made>>,
-}
-
-/// What was changed on a page.
-#[derive(Clone, Default)]
-struct Edits {
-    /// In the order in which they were made.
-    ops: Vec<PageOp>,
-    /// In the order of the nodes.
-    nodes: SmallVec<[Edit; 4]>,
 }
 
 /// A page of a template database and what was changed on it. A cache has many, most of them unchanged, and each look at
@@ -555,61 +524,6 @@ impl SparsePage {
 
 /// The lowest bit of the flush type.
 const FLUSH_TYPE_UNIT: u32 = page_flags::FLUSH_TYPE & page_flags::FLUSH_TYPE.wrapping_neg();
-
-impl Edits {
-    /// The edit of the node in `slot`, made if there is none.
-    fn change_of(&mut self, slot: usize) -> &mut What {
-        let Origin { base, edit } = Origin::among(&self.nodes, slot);
-        let at = edit.unwrap_or_else(|at| {
-            let what = What::Changed { data: None, flags: 0 };
-            self.nodes.insert(at, Edit { base: base as u16, what });
-            at
-        });
-        &mut self.nodes[at].what
-    }
-
-    /// Where a node added at `slot` goes among the edits, and in front of which node of the template.
-    fn room_at(&self, slot: usize) -> (usize, u16) {
-        let mut shift = 0isize;
-        for (i, edit) in self.nodes.iter().enumerate() {
-            if edit.base as isize + shift >= slot as isize {
-                return (i, (slot as isize - shift) as u16);
-            }
-            shift += edit.what.shift();
-        }
-        (self.nodes.len(), (slot as isize - shift) as u16)
-    }
-}
-
-impl Origin {
-    /// Of the node in `slot` of a page with these edits.
-    fn among(edits: &[Edit], slot: usize) -> Origin {
-        let wanted = slot as isize;
-        let mut shift = 0isize;
-        for (i, edit) in edits.iter().enumerate() {
-            let at = edit.base as isize + shift;
-            if at > wanted {
-                return Origin { base: (wanted - shift) as usize, edit: Err(i) };
-            }
-            if at == wanted && !matches!(edit.what, What::Removed) {
-                return Origin { base: edit.base.into(), edit: Ok(i) };
-            }
-            shift += edit.what.shift();
-        }
-        Origin { base: (wanted - shift) as usize, edit: Err(edits.len()) }
-    }
-}
-
-impl What {
-    /// By how much the nodes behind it have moved.
-    fn shift(self) -> isize {
-        match self {
-            What::Added { .. } => 1,
-            What::Changed { .. } => 0,
-            What::Removed => -1,
-        }
-    }
-}
 
 impl Made {
     fn key(&self) -> &[u8] {
