@@ -63,7 +63,29 @@ impl Hasher for NeighbourHasher {
     }
     fn write_u64(&mut self, value: u64) {
         let mixed = |value: u64| value.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let place = mixed(value / NEIGHBOURS) >> 32 & !(NEIGHBOURS - 1) | value % NEIGHBOURS;
-        self.0 = mixed(value) & TAG | place;
+        let first = (mixed(value / NEIGHBOURS) >> 32) & !(NEIGHBOURS - 1);
+        self.0 = (mixed(value) & TAG) + first + value % NEIGHBOURS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn eight_neighbours_lie_side_by_side_and_are_told_apart() {
+        for first in [0, 8, 800_000, 1 << 40] {
+            let hash = |value: u64| {
+                let mut hasher = NeighbourHasher::default();
+                hasher.write_u64(value);
+                hasher.finish()
+            };
+            let places = (first..first + NEIGHBOURS).map(|value| hash(value) & !TAG);
+            assert!(places.eq((hash(first) & !TAG..).take(NEIGHBOURS as usize)));
+            let tags: BTreeSet<u64> = (first..first + NEIGHBOURS).map(|value| hash(value) & TAG).collect();
+            assert_eq!(tags.len(), NEIGHBOURS as usize);
+        }
     }
 }
