@@ -122,11 +122,16 @@ impl Drop for Share {
 }
 
 impl Unmade {
-    /// A page that was read and found good. `pages`: the others, if their memory is counted.
+    /// Nothing waits yet. `pages`: the others, if their memory is counted.
+    fn new(dbtime: u64, in_file: Option<InFile>, pages: Option<&UnmadePages>) -> Unmade {
+        let share = pages.map(UnmadePages::share);
+        Unmade { image: None, changes: Changes::default(), dbtime, in_file, share }
+    }
+
+    /// A page that was read and found good.
     pub(super) fn read(page: &PageBuf, pages: Option<&UnmadePages>) -> Unmade {
         let in_file = InFile::of(PageRef::new(page.as_unsealed_slice()));
-        let (dbtime, share) = (in_file.dbtime, pages.map(UnmadePages::share));
-        Unmade { image: None, changes: Changes::default(), dbtime, in_file: Some(in_file), share }
+        Unmade::new(in_file.dbtime, Some(in_file), pages)
     }
 
     /// A page that the log holds as a whole.
@@ -135,17 +140,14 @@ impl Unmade {
         in_file: Option<InFile>,
         pages: Option<&UnmadePages>,
     ) -> Unmade {
-        let (dbtime, share) = (image.dbtime, pages.map(UnmadePages::share));
-        let mut unmade = Unmade { image: None, changes: Changes::default(), dbtime, in_file, share };
+        let mut unmade = Unmade::new(image.dbtime, in_file, pages);
         unmade.renew(image);
         unmade
     }
 
     /// A page that this change makes anew.
     pub(super) fn anew(record: PageRecord, ops: &[u8], pages: Option<&UnmadePages>) -> Unmade {
-        let share = pages.map(UnmadePages::share);
-        let mut unmade =
-            Unmade { image: None, changes: Changes::default(), dbtime: record.dbtime, in_file: None, share };
+        let mut unmade = Unmade::new(record.dbtime, None, pages);
         unmade.redo(record, ops);
         unmade
     }
