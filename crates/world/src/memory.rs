@@ -4,8 +4,8 @@
 //! Invariants
 //! 1. All of it is initialised; what it held before is arbitrary.
 //! 2. A slab goes back to the system when its thread ends, and only if no buffer of it is in use.
-//! 3. A thread takes a new slab only if each of its slabs is in use: one that is free is cut anew, also for buffers
-//!    of another length.
+//! 3. A thread takes a new slab only if a buffer of each of its slabs is in use. It cuts a free slab anew, also for
+//!    buffers of another length.
 //!
 //! Limits: lengths are multiples of [`SECTOR_BYTES`]; lengths that do not divide a slab are allocated one by one.
 
@@ -90,11 +90,11 @@ impl Pool {
         })
     }
 
-    /// Takes the buffers of slabs that are free as a whole out of the lists. Those who make databases or back them up
-    /// are over when the load begins: what they had is enough for a part of its caches.
+    /// Takes the buffers of free slabs out of the lists. Making a database needs large buffers and ends before the
+    /// load begins; the page caches then use the same memory.
     fn collect_uncut(&mut self) {
         let mut free_bytes = FixedHashMap::<usize, usize>::default();
-        // In a shorter list there is no whole slab.
+        // A shorter list has no whole slab.
         let long = |(len, list): &&mut (usize, Vec<NonNull<u8>>)| {
             Aligned::is_cut(*len) && *len * list.len() >= SLAB_BYTES
         };
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_buffers_that_are_gone_serves_buffers_of_another_length() {
+    fn a_free_slab_serves_buffers_of_another_length() {
         drop(fill(3, STRETCH_BYTES_MAX));
         assert_eq!(slabs(), 3);
         let mut pages = fill(3, 2 * SECTOR_BYTES);
@@ -264,12 +264,12 @@ mod tests {
         let addresses = pages.iter().map(|page| page.memory.as_ptr().addr()).collect::<BTreeSet<_>>();
         assert_eq!(addresses.len(), pages.len(), "each has memory of its own");
 
-        // A page of each slab stays: none of them is free.
+        // A page of each slab stays, so no slab is free.
         pages.retain(|page| page.memory.as_ptr().addr().is_multiple_of(SLAB_BYTES));
         let stretches = fill(1, STRETCH_BYTES_MAX);
         assert_eq!(slabs(), 4);
         drop((pages, stretches));
         drop(fill(4, SECTOR_BYTES));
-        assert_eq!(slabs(), 4, "all of them are free again");
+        assert_eq!(slabs(), 4, "every slab is free again");
     }
 }

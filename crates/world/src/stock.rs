@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! 1. Nothing is kept ready for those who take nothing: each time that nothing is ready, more is kept from then on.
-//! 2. When nobody has taken anything for [`PAUSE`], all but one piece goes back to the system.
+//! 2. If nobody takes a piece for [`PAUSE`], the stock gives back all but one of those that are ready.
 //! 3. The thread ends, and what is ready is given back, when the stock is dropped.
 #![allow(clippy::disallowed_methods, reason = "the thread only makes memory ready: no result depends on it")]
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Pieces kept ready at most.
 const READY_MAX: usize = 16;
-/// The caches are full, or fill so slowly that one piece is ready each time.
+/// After so long without a taker the caches are full, or they fill so slowly that one ready piece is enough.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The stock.
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn all_but_one_piece_is_given_back_when_nobody_takes_any() {
+    fn the_stock_gives_back_all_but_one_piece_if_nobody_takes_any() {
         let stock = Stock::new(make, give_back);
         stock.shared.shelf().goal = READY_MAX;
         stock.take();
