@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use crate::memory::{Aligned, SLAB_BYTES, STRETCH_BYTES_MAX};
+use crate::memory::{Aligned, STRETCH_BYTES_MAX};
 
 /// Unit of unbuffered I/O: offsets, lengths and memory addresses are multiples of it.
 pub const SECTOR_BYTES: usize = 4096;
@@ -379,7 +379,7 @@ impl PageBuf {
             Kind::Shared(bytes) | Kind::Part(bytes, _) => bytes,
             _ => return None,
         };
-        Aligned::is_cut(bytes.len).then(|| bytes.memory.as_ptr().addr() & !(SLAB_BYTES - 1))
+        Aligned::is_cut(bytes.len).then(|| Aligned::slab_of(bytes.memory))
     }
 }
 

@@ -4,6 +4,8 @@
 //! Invariants
 //! 1. All of it is initialised; what it held before is arbitrary.
 //! 2. A slab goes back to the system when its thread ends, and only if no buffer of it is in use.
+//! 3. A thread takes a new slab only if a buffer of each of its slabs is in use. It cuts a free slab anew, also for
+//!    buffers of another length.
 //!
 //! Limits: lengths are multiples of [`SECTOR_BYTES`]; lengths that do not divide a slab are allocated one by one.
 
@@ -15,6 +17,7 @@ use std::sync::Arc;
 use rustix::mm::{Advice, madvise};
 
 use crate::buf::SECTOR_BYTES;
+use crate::fixed_hash::FixedHashMap;
 use crate::stock::Stock;
 
 /// Sector-aligned memory from a per-thread pool.
@@ -39,6 +42,8 @@ struct Pool {
     /// Bytes of large buffers among them.
     large_bytes: usize,
     slabs: Vec<NonNull<u8>>,
+    /// Those among them that are not cut.
+    uncut: Vec<NonNull<u8>>,
     /// Buffers that were cut from slabs and are in use.
     cut: usize,
     /// Where slabs come from, if not made when they are wanted.
@@ -57,8 +62,7 @@ impl Pool {
     fn take(&mut self, len: usize) -> Option<NonNull<u8>> {
         let is_cut = Aligned::is_cut(len);
         if is_cut && self.of(len).is_empty() {
-            let slab = self.stock.as_ref().map_or_else(Aligned::slab, |stock| stock.take());
-            self.slabs.push(slab);
+            let slab = self.slab();
             let list = self.of(len);
             // The first to be taken is the first in memory.
             let starts = (0..SLAB_BYTES / len).rev();
@@ -72,6 +76,36 @@ impl Pool {
             None => {}
         }
         memory
+    }
+
+    /// A slab to be cut.
+    fn slab(&mut self) -> NonNull<u8> {
+        if self.uncut.is_empty() {
+            self.collect_uncut();
+        }
+        self.uncut.pop().unwrap_or_else(|| {
+            let slab = self.stock.as_ref().map_or_else(Aligned::slab, |stock| stock.take());
+            self.slabs.push(slab);
+            slab
+        })
+    }
+
+    /// Takes the buffers of free slabs out of the lists. Making a database needs large buffers and ends before the
+    /// load begins; the page caches then use the same memory.
+    fn collect_uncut(&mut self) {
+        let mut free_bytes = FixedHashMap::<usize, usize>::default();
+        // A shorter list has no whole slab.
+        let long = |(len, list): &&mut (usize, Vec<NonNull<u8>>)| {
+            Aligned::is_cut(*len) && *len * list.len() >= SLAB_BYTES
+        };
+        for (len, list) in self.free.iter_mut().filter(long) {
+            for memory in &*list {
+                *free_bytes.entry(Aligned::slab_of(*memory)).or_default() += *len;
+            }
+            list.retain(|memory| free_bytes[&Aligned::slab_of(*memory)] < SLAB_BYTES);
+        }
+        let is_free = |slab: &&NonNull<u8>| free_bytes.get(&slab.as_ptr().addr()) == Some(&SLAB_BYTES);
+        self.uncut.extend(self.slabs.iter().filter(is_free));
     }
 
     /// False if it is not kept.
@@ -125,6 +159,11 @@ impl Aligned {
     /// Whether buffers of this length are cut from slabs.
     pub fn is_cut(len: usize) -> bool {
         len <= STRETCH_BYTES_MAX && SLAB_BYTES.is_multiple_of(len)
+    }
+
+    /// Address of the slab that this memory was cut from.
+    pub fn slab_of(memory: NonNull<u8>) -> usize {
+        memory.as_ptr().addr() & !(SLAB_BYTES - 1)
     }
 
     fn allocate(len: usize, align: usize) -> NonNull<u8> {
@@ -199,5 +238,38 @@ impl Drop for Aligned {
             // SAFETY: allocated in `uncleared` with this layout; nobody else holds it.
             Ok(false) | Err(_) => unsafe { dealloc(memory.as_ptr(), Self::layout(len, SECTOR_BYTES)) },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn slabs() -> usize {
+        POOL.with_borrow(|pool| pool.slabs.len())
+    }
+
+    fn fill(slabs: usize, len: usize) -> Vec<Aligned> {
+        (0..slabs * SLAB_BYTES / len).map(|_| Aligned::uncleared(len)).collect()
+    }
+
+    #[test]
+    fn a_free_slab_serves_buffers_of_another_length() {
+        drop(fill(3, STRETCH_BYTES_MAX));
+        assert_eq!(slabs(), 3);
+        let mut pages = fill(3, 2 * SECTOR_BYTES);
+        assert_eq!(slabs(), 3, "no more memory than before");
+        let addresses = pages.iter().map(|page| page.memory.as_ptr().addr()).collect::<BTreeSet<_>>();
+        assert_eq!(addresses.len(), pages.len(), "each has memory of its own");
+
+        // A page of each slab stays, so no slab is free.
+        pages.retain(|page| page.memory.as_ptr().addr().is_multiple_of(SLAB_BYTES));
+        let stretches = fill(1, STRETCH_BYTES_MAX);
+        assert_eq!(slabs(), 4);
+        drop((pages, stretches));
+        drop(fill(4, SECTOR_BYTES));
+        assert_eq!(slabs(), 4, "every slab is free again");
     }
 }
