@@ -6,19 +6,15 @@
 //!
 //! Invariants
 //! 1. Nothing is kept ready for those who take nothing: each time that nothing is ready, more is kept from then on.
-//! 2. If nobody takes a piece for [`PAUSE`], the stock gives back all but one of those that are ready.
-//! 3. The thread ends, and what is ready is given back, when the stock is dropped.
+//! 2. The thread ends, and what is ready is given back, when the stock is dropped.
 #![allow(clippy::disallowed_methods, reason = "the thread only makes memory ready: no result depends on it")]
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// Pieces kept ready at most.
-const READY_MAX: usize = 16;
-/// After so long without a taker the caches are full, or they fill so slowly that one ready piece is enough.
-const PAUSE: Duration = Duration::from_secs(1);
+const READY_MAX: usize = 4;
 
 /// The stock.
 pub(crate) struct Stock {
@@ -80,30 +76,15 @@ impl Shared {
     fn fill(&self) {
         let mut shelf = self.shelf();
         while !shelf.ended {
-            if shelf.ready.len() < shelf.goal {
-                drop(shelf);
-                let piece = Piece((self.make)());
-                shelf = self.shelf();
-                shelf.ready.push(piece);
-            } else if shelf.goal <= 1 {
+            if shelf.ready.len() >= shelf.goal {
                 shelf = self.wanted.wait(shelf).unwrap_or_else(PoisonError::into_inner);
-            } else {
-                let waited = self.wanted.wait_timeout(shelf, PAUSE).unwrap_or_else(PoisonError::into_inner);
-                shelf = waited.0;
-                if waited.1.timed_out() && shelf.ready.len() >= shelf.goal {
-                    shelf = self.clear(shelf);
-                }
+                continue;
             }
+            drop(shelf);
+            let piece = Piece((self.make)());
+            shelf = self.shelf();
+            shelf.ready.push(piece);
         }
-    }
-
-    /// Keeps one piece ready.
-    fn clear<'a>(&'a self, mut shelf: MutexGuard<'a, Shelf>) -> MutexGuard<'a, Shelf> {
-        shelf.goal = 1;
-        let rest = shelf.ready.drain(1..).collect::<Vec<_>>();
-        drop(shelf);
-        rest.into_iter().for_each(|piece| (self.give_back)(piece.0));
-        self.shelf()
     }
 }
 
@@ -118,43 +99,5 @@ impl Drop for Stock {
         for piece in self.shared.shelf().ready.drain(..) {
             (self.shared.give_back)(piece.0);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-
-    static MADE: AtomicUsize = AtomicUsize::new(0);
-    static GIVEN_BACK: AtomicUsize = AtomicUsize::new(0);
-
-    fn make() -> NonNull<u8> {
-        MADE.fetch_add(1, Ordering::Relaxed);
-        NonNull::dangling()
-    }
-
-    fn give_back(_: NonNull<u8>) {
-        GIVEN_BACK.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn wait_for(pieces: usize, of: &AtomicUsize) {
-        let there = (0..6000).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            of.load(Ordering::Relaxed) == pieces
-        });
-        assert!(there, "{} pieces, not {pieces}", of.load(Ordering::Relaxed));
-    }
-
-    #[test]
-    fn the_stock_gives_back_all_but_one_piece_if_nobody_takes_any() {
-        let stock = Stock::new(make, give_back);
-        stock.shared.shelf().goal = READY_MAX;
-        stock.take();
-        wait_for(1 + READY_MAX, &MADE);
-        wait_for(READY_MAX - 1, &GIVEN_BACK);
-        drop(stock);
-        wait_for(READY_MAX, &GIVEN_BACK);
     }
 }
