@@ -115,6 +115,7 @@ impl Raid {
     }
 
     /// Slot and byte of unit `unit` of a row; data units first, then mirrors or parities.
+    #[inline]
     fn place(&self, row: u64, unit: u64) -> (usize, u64) {
         let count = self.drives.len() as u64;
         if let Some(pool) = &self.pool {

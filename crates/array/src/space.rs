@@ -79,29 +79,24 @@ impl Space {
         extents.into_iter().flatten().map(|(_, start, bytes)| (*start, *bytes)).collect()
     }
 
-    /// Appends the pieces of a range of a file, which grows if it is shorter.
+    /// A range of a file, if it is in the only extent of that.
     #[inline]
-    pub fn pieces(&mut self, file: u64, offset: u64, bytes: u64, pieces: &mut Pieces) {
-        let end = offset + bytes;
-        let known = self.files.get(&file).map(|file| &file.extents);
-        if let Some(extents) = known
-            && let [(0, start, length)] = extents[..]
-            && end <= length
-        {
-            pieces.push((start + offset, bytes));
-            return;
+    pub fn only_piece(&self, file: u64, offset: u64, bytes: u64) -> Option<Piece> {
+        match self.files.get(&file)?.extents[..] {
+            [(0, start, length)] if offset + bytes <= length => Some((start + offset, bytes)),
+            _ => None,
         }
-        self.find_pieces(file, offset, bytes, pieces);
     }
 
-    fn find_pieces(&mut self, file: u64, offset: u64, bytes: u64, pieces: &mut Pieces) {
+    /// The pieces of a range of a file, which grows if it is shorter.
+    pub fn pieces(&mut self, file: u64, offset: u64, bytes: u64) -> Pieces {
         let end = offset + bytes;
         if self.files.get(&file).is_none_or(|file| file.bytes() < end) {
             self.set_size(file, end);
         }
         let extents = &self.files[&file].extents;
         let mut index = extents.partition_point(|(first, _, _)| *first <= offset).saturating_sub(1);
-        let mut at = offset;
+        let (mut pieces, mut at) = (Pieces::new(), offset);
         while at < end {
             let (first, start, length) = extents[index];
             let into = at - first;
@@ -110,6 +105,7 @@ impl Space {
             at += take;
             index += 1;
         }
+        pieces
     }
 
     fn extend(&mut self, file: u64, mut more: u64) {
@@ -186,23 +182,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn pieces(space: &mut Space, file: u64, offset: u64, bytes: u64) -> Pieces {
-        let mut pieces = Pieces::new();
-        space.pieces(file, offset, bytes, &mut pieces);
-        pieces
-    }
-
     #[test]
     fn files_follow_one_another() {
         let mut space = Space::new(1 << 40);
         space.set_size(1, 100 << 30);
         space.set_size(2, 100 << 30);
-        assert_eq!(pieces(&mut space, 1, 0, 4096)[..], [(0, 4096)]);
-        assert_eq!(pieces(&mut space, 2, 4096, 4096)[..], [((100 << 30) + 4096, 4096)]);
+        assert_eq!(space.pieces(1, 0, 4096)[..], [(0, 4096)]);
+        assert_eq!(space.pieces(2, 4096, 4096)[..], [((100 << 30) + 4096, 4096)]);
         // Growth lies behind what came meanwhile, and a request across the seam has two pieces.
         space.set_size(1, (100 << 30) + 8192);
         assert_eq!(
-            pieces(&mut space, 1, (100 << 30) - 4096, 8192)[..],
+            space.pieces(1, (100 << 30) - 4096, 8192)[..],
             [((100 << 30) - 4096, 4096), (200 << 30, 4096)]
         );
     }
@@ -234,7 +224,7 @@ mod tests {
                 let mut taken: Vec<Piece> = space.free.iter().map(|(a, b)| (*a, *b)).collect();
                 for (file, bytes) in sizes.iter().enumerate() {
                     if *bytes > 0 {
-                        let pieces = pieces(&mut space, file as u64, 0, *bytes);
+                        let pieces = space.pieces(file as u64, 0, *bytes);
                         prop_assert_eq!(pieces.iter().map(|piece| piece.1).sum::<u64>(), *bytes);
                         taken.extend(pieces);
                     }

@@ -105,6 +105,7 @@ impl Streams {
     }
 
     /// Looks at a read of job `job`, and says what to read ahead for its stream.
+    #[inline]
     pub fn read(
         &mut self,
         now_ns: u64,
@@ -113,24 +114,42 @@ impl Streams {
         prefetch: &mut Option<Prefetch>,
     ) -> Advice {
         self.clock += 1;
-        let clock = self.clock;
-        let Some(index) = self.nexts.iter().position(|next| *next == start) else {
-            let Some(at) = self.candidate(start) else {
-                self.set_candidate(self.next_candidate, (end, now_ns));
-                self.next_candidate = (self.next_candidate + 1) % CANDIDATES;
-                return Advice::Read(None);
-            };
-            let before_ns = self.candidates[at].1;
-            self.set_candidate(at, (u64::MAX, 0));
-            self.begin(end, now_ns);
-            let index = self.streams.len() - 1;
-            *prefetch = self.plan_ahead(index, now_ns - before_ns, true);
-            return Advice::Read(Some(self.streams[index].pin));
-        };
+        if let Some(index) = self.nexts.iter().position(|next| *next == start) {
+            return self.read_on(index, now_ns, job, end, prefetch);
+        }
+        if let Some(at) = self.candidate(start) {
+            return self.read_after(at, now_ns, end, prefetch);
+        }
+        self.set_candidate(self.next_candidate, (end, now_ns));
+        self.next_candidate = (self.next_candidate + 1) % CANDIDATES;
+        Advice::Read(None)
+    }
+
+    /// A read that makes a stream with an earlier one.
+    #[inline(never)]
+    fn read_after(&mut self, at: usize, now_ns: u64, end: u64, prefetch: &mut Option<Prefetch>) -> Advice {
+        let before_ns = self.candidates[at].1;
+        self.set_candidate(at, (u64::MAX, 0));
+        self.begin(end, now_ns);
+        let index = self.streams.len() - 1;
+        *prefetch = self.plan_ahead(index, now_ns - before_ns, true);
+        Advice::Read(Some(self.streams[index].pin))
+    }
+
+    /// A read of a stream.
+    #[inline(never)]
+    fn read_on(
+        &mut self,
+        index: usize,
+        now_ns: u64,
+        job: u32,
+        end: u64,
+        prefetch: &mut Option<Prefetch>,
+    ) -> Advice {
         self.spread(index, now_ns);
         let stream = &mut self.streams[index];
         let pause_ns = now_ns - std::mem::replace(&mut stream.read_ns, now_ns);
-        stream.used = clock;
+        stream.used = self.clock;
         self.nexts[index] = end;
         let advice = if end <= stream.ready_end {
             Advice::Hit
@@ -148,6 +167,7 @@ impl Streams {
     }
 
     /// The read of no stream that ended where another one starts.
+    #[inline]
     fn candidate(&self, start: u64) -> Option<usize> {
         let wanted = fold(start);
         if !self.folded.iter().fold(false, |any, end| any | (*end == wanted)) {

@@ -22,9 +22,10 @@ impl Array {
     }
 
     /// Reads a range of a group's own drives for a job.
+    #[inline]
     pub(super) fn read_raid(&mut self, id: JobId, raid: usize, start: u64, bytes: u64, pin: Option<u64>) {
         if let Some((drive, byte)) = self.groups[raid].only_place(start, bytes) {
-            self.issue(id, &[(drive, byte, bytes)], false);
+            self.issue_read(id, (drive, byte, bytes));
             return;
         }
         let statistics = &self.drive_statistics;

@@ -3,10 +3,11 @@
 use world::sim::{StorageFailure, StorageOp, StorageRequest};
 
 use super::tiering::column;
-use super::{Array, Happening, JobId, Kind, NO_DRIVE};
-use crate::drive::Command;
+use super::{Array, Happening, JobId, Kind, NO_DRIVE, NO_PATH};
+use crate::drive::{Command, Op};
 use crate::hardware::{BLOCK_BYTES, Target};
 use crate::links::Way;
+use crate::space::Piece;
 use crate::streams::{Advice, Prefetch};
 
 impl Array {
@@ -31,28 +32,37 @@ impl Array {
         let state = &mut self.volumes[volume];
         state.statistics.begins(self.now_ns);
         if !matches!(kind, Kind::Sync) {
-            state.space.pieces(request.file.0, request.offset, request.bytes, &mut job.pieces);
             let capacity = state.placement.bytes;
             let base = match state.placement.target {
                 Target::Group { first_byte, .. } => first_byte,
                 _ => 0,
             };
-            for (start, bytes) in job.pieces.as_mut_slice() {
+            let on_target = |(start, bytes): Piece| {
                 // A volume that is smaller here than in the world begins again at its start.
-                if *start >= capacity {
-                    *start %= capacity;
+                let start = if start < capacity { start } else { start % capacity };
+                (base + start, bytes.min(capacity - start))
+            };
+            match state.space.only_piece(request.file.0, request.offset, request.bytes) {
+                Some(piece) => job.pieces.push(on_target(piece)),
+                None => {
+                    let pieces = state.space.pieces(request.file.0, request.offset, request.bytes);
+                    job.pieces.extend(pieces.into_iter().map(on_target));
                 }
-                *bytes = (*bytes).min(capacity - *start);
-                *start += base;
             }
             job.volume_byte = job.pieces[0].0 - base;
         }
-        self.travel(id);
+        self.set_out(id);
+    }
+
+    /// Sends a request that has not reached its controller over another path.
+    #[inline(never)]
+    pub(super) fn travel(&mut self, id: JobId) {
+        self.set_out(id);
     }
 
     /// Sends a request over a path that is well; it stalls while there is none.
-    #[inline]
-    pub(super) fn travel(&mut self, id: JobId) {
+    #[inline(always)]
+    fn set_out(&mut self, id: JobId) {
         let job = &self.jobs[id as usize];
         let volume = job.volume as usize;
         let bytes = if matches!(job.kind, Kind::Write) { job.bytes } else { 0 };
@@ -61,8 +71,8 @@ impl Array {
             return;
         };
         let mut at_ns = self.now_ns;
-        if let Some(path) = path {
-            for link in &self.volumes[volume].placement.paths[path].links {
+        if path != NO_PATH {
+            for link in &self.volumes[volume].placement.paths[path as usize].links {
                 let link = &mut self.links[*link];
                 at_ns = link.command(at_ns);
                 at_ns = link.send(at_ns, Way::Down, bytes);
@@ -75,32 +85,40 @@ impl Array {
         let handled_ns = state.command_free_ns;
         let arrives_ns = self.pass_controller(controller, handled_ns, bytes);
         let job = self.job(id);
-        job.path = path.map_or(u32::MAX, |path| path as u32);
-        job.controller = controller as u32;
+        (job.path, job.controller) = (path, controller as u32);
         self.at(arrives_ns, Happening::Arrive(id));
     }
 
     /// Data of hosts pass through a controller, one after another; returns when they have.
     #[inline]
     pub(super) fn pass_controller(&mut self, controller: usize, at_ns: u64, bytes: u64) -> u64 {
-        let mb_per_s = self.hardware.controllers[controller].mb_per_s;
-        if mb_per_s == 0.0 || bytes == 0 {
+        let state = &mut self.controllers[controller];
+        if bytes == 0 || state.mb_per_s == 0.0 {
             return at_ns;
         }
-        let takes_ns = (bytes as f64 * 1e3 / mb_per_s) as u64;
-        let state = &mut self.controllers[controller];
+        let takes_ns = (bytes as f64 * 1e3 / state.mb_per_s) as u64;
         state.data_free_ns = state.data_free_ns.max(at_ns) + takes_ns;
         state.data_busy_ns += takes_ns;
         state.data_free_ns
     }
 
-    /// A path to the volume's controller, in turn; `None` inside for volumes without links.
-    fn choose_path(&mut self, volume: usize) -> Option<(Option<usize>, usize)> {
+    /// A path to the volume's controller, in turn, and that controller; [`NO_PATH`] for volumes without links.
+    #[inline(always)]
+    fn choose_path(&mut self, volume: usize) -> Option<(u32, usize)> {
+        let state = &self.volumes[volume];
+        if state.placement.paths.is_empty() && self.controllers[state.owner].alive {
+            return Some((NO_PATH, state.owner));
+        }
+        self.choose_among_paths(volume)
+    }
+
+    #[inline(never)]
+    fn choose_among_paths(&mut self, volume: usize) -> Option<(u32, usize)> {
         self.check_owner(volume);
         let state = &mut self.volumes[volume];
         let paths = &state.placement.paths;
         if paths.is_empty() {
-            return self.controllers[state.owner].alive.then_some((None, state.owner));
+            return self.controllers[state.owner].alive.then_some((NO_PATH, state.owner));
         }
         let well = |index: usize| {
             let path = &paths[index];
@@ -112,7 +130,7 @@ impl Array {
         let turn = (0..count).map(|k| (first + k) % count);
         let owner = state.owner;
         if let Some(path) = turn.clone().find(|index| paths[*index].controller == owner && well(*index)) {
-            return Some((Some(path), owner));
+            return Some((path as u32, owner));
         }
         // No way to the owner: the volume moves to the controller that can be reached.
         let path = turn.into_iter().find(|index| well(*index))?;
@@ -121,7 +139,7 @@ impl Array {
         let silent_ns = self.now_ns + (self.hardware.controllers[controller].failover_ms * 1e6) as u64;
         self.controllers[controller].silent_until_ns =
             self.controllers[controller].silent_until_ns.max(silent_ns);
-        Some((Some(path), controller))
+        Some((path as u32, controller))
     }
 
     /// A volume whose controller is dead belongs to the partner.
@@ -208,20 +226,44 @@ impl Array {
         }
         // The job holds itself until all is under way.
         job.remaining = 1 + u32::from(advice == Advice::Wait);
-        let mut next = usize::from(ahead);
-        while let Some((start, bytes)) = self.jobs[id as usize].pieces.get(next).copied() {
+        if !ahead {
             read(self, id, start, bytes, pin);
-            next += 1;
         }
-        if let Some(Prefetch { stream, pin, id: ahead, start, end }) = prefetch {
-            let job = self.new_job(Kind::Ahead { volume: volume as u32, stream, id: ahead });
-            self.job(job).volume = volume as u32;
-            self.job(job).pieces.push((start, end - start));
-            self.job(job).bytes = end - start;
-            self.job(job).remaining = 1;
-            read(self, job, start, end - start, Some(pin));
-            self.part_done(job);
+        if self.jobs[id as usize].pieces.len() > 1 {
+            self.read_further_pieces(id, pin, &read);
         }
+        if let Some(prefetch) = prefetch {
+            self.read_in_advance(volume, prefetch, read);
+        }
+        self.part_done(id);
+    }
+
+    #[inline(never)]
+    fn read_further_pieces(
+        &mut self,
+        id: JobId,
+        pin: Option<u64>,
+        read: impl Fn(&mut Array, JobId, u64, u64, Option<u64>),
+    ) {
+        for (start, bytes) in self.job(id).pieces.clone().into_iter().skip(1) {
+            read(self, id, start, bytes, pin);
+        }
+    }
+
+    #[inline(never)]
+    fn read_in_advance(
+        &mut self,
+        volume: usize,
+        Prefetch { stream, pin, id: ahead, start, end }: Prefetch,
+        read: impl Fn(&mut Array, JobId, u64, u64, Option<u64>),
+    ) {
+        let id = self.new_job(Kind::Ahead { volume: volume as u32, stream, id: ahead });
+        let job = self.job(id);
+        job.volume = volume as u32;
+        job.pieces.push((start, end - start));
+        job.bytes = end - start;
+        job.remaining = 1;
+        read(self, id, start, end - start, Some(pin));
         self.part_done(id);
     }
 
@@ -270,15 +312,7 @@ impl Array {
             for drive in drives {
                 if self.drives[drive].has_volatile_cache() {
                     self.job(id).remaining += 1;
-                    let flush = Command {
-                        tag: id,
-                        write: false,
-                        is_flush: true,
-                        start: 0,
-                        bytes: 0,
-                        deferred: false,
-                    };
-                    self.send_to_drive(drive, flush);
+                    self.send_to_drive(drive, Command { tag: id, op: Op::Flush, start: 0, bytes: 0 });
                 }
             }
         }
@@ -350,33 +384,22 @@ impl Array {
     /// The controller has done its part: back to the host.
     pub(super) fn served(&mut self, id: JobId) {
         let job = &self.jobs[id as usize];
-        let is_retried = job.retry;
-        if matches!(job.kind, Kind::Read) && (is_retried || job.lost) {
-            self.forget_read(id);
-        }
-        let job = &mut self.jobs[id as usize];
-        if is_retried {
-            (job.retry, job.lost, job.compressed_bytes) = (false, false, 0);
-            self.arrive(id);
+        if (job.retry || job.lost) && self.begins_anew(id) {
             return;
         }
-        let (remote, is_through) = (job.remote, matches!(job.kind, Kind::WriteThrough));
-        let (volume, path, controller) = (job.volume as usize, job.path, job.controller as usize);
+        let mut at_ns = if self.job(id).compressed_bytes > 0 { self.decompress(id) } else { self.now_ns };
+        let job = &self.jobs[id as usize];
+        let (remote, volume, path) = (job.remote, job.volume as usize, job.path);
+        let (controller, is_through) = (job.controller as usize, matches!(job.kind, Kind::WriteThrough));
         let bytes = if matches!(job.kind, Kind::Read) { job.bytes } else { 0 };
-        let mut at_ns = if job.compressed_bytes > 0 { self.decompress(id) } else { self.now_ns };
         if is_through {
             at_ns += self.controllers[controller].acknowledge_ns;
         }
         at_ns = self.pass_controller(controller, at_ns, bytes);
-        if let (Some(holder), Target::ReplicatedStore { store, node }) =
-            (remote, self.volumes[volume].placement.target)
-        {
-            let nodes = &self.hardware.replicated_stores[store].nodes;
-            let (from, to) = (nodes[holder as usize].link, nodes[node].link);
-            let sent_ns = self.links[from].send(at_ns, Way::Up, bytes);
-            at_ns = self.links[to].send(sent_ns, Way::Down, bytes);
+        if let Some(holder) = remote {
+            at_ns = self.send_from(holder as usize, volume, at_ns, bytes);
         }
-        if path != u32::MAX {
+        if path != NO_PATH {
             for link in self.volumes[volume].placement.paths[path as usize].links.iter().rev() {
                 at_ns = self.links[*link].send(at_ns, Way::Up, bytes);
             }
@@ -388,24 +411,45 @@ impl Array {
         }
     }
 
-    #[inline]
+    /// A drive died with commands of a request, or its data are lost. Whether the request begins anew.
+    #[inline(never)]
+    fn begins_anew(&mut self, id: JobId) -> bool {
+        if matches!(self.job(id).kind, Kind::Read) {
+            self.forget_read(id);
+        }
+        let job = self.job(id);
+        let is_retried = job.retry;
+        if is_retried {
+            (job.retry, job.lost, job.compressed_bytes) = (false, false, 0);
+            self.arrive(id);
+        }
+        is_retried
+    }
+
+    /// When data of a volume's store have come from another node to the volume's.
+    fn send_from(&mut self, holder: usize, volume: usize, at_ns: u64, bytes: u64) -> u64 {
+        let Target::ReplicatedStore { store, node } = self.volumes[volume].placement.target else {
+            return at_ns;
+        };
+        let nodes = &self.hardware.replicated_stores[store].nodes;
+        let (from, to) = (nodes[holder].link, nodes[node].link);
+        let sent_ns = self.links[from].send(at_ns, Way::Up, bytes);
+        self.links[to].send(sent_ns, Way::Down, bytes)
+    }
+
+    #[inline(always)]
     pub(super) fn complete(&mut self, id: JobId) {
         let job = &self.jobs[id as usize];
-        let (request, volume) = (job.request, job.volume);
-        let failure = match (job.lost, job.no_room) {
-            (true, _) => Some(StorageFailure::Lost),
-            (false, true) => Some(StorageFailure::NoSpace),
-            (false, false) => None,
-        };
-        if let Some(state) = self.volumes.get_mut(volume as usize) {
+        if let Some(state) = self.volumes.get_mut(job.volume as usize) {
             state.statistics.ends(self.now_ns, job.submitted_ns, job.kind, job.bytes);
         }
-        if let Some(failure) = failure {
-            self.failed.insert(request, failure);
+        if job.lost || job.no_room {
+            let failure = if job.lost { StorageFailure::Lost } else { StorageFailure::NoSpace };
+            self.failed.insert(job.request, failure);
             self.failed_requests += 1;
         }
+        self.completed.push(job.request);
         self.free_jobs.push(id);
         self.requests_under_way -= 1;
-        self.completed.push(request);
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! A host request becomes a job. A job waits for a number of things (drive commands, read-ahead, copies); when the last
 //! one is over, its next stage begins. All background work is jobs, too.
+//!
+//! A request of one piece calls some ten short functions on its way to a drive and back. They are inlined. What is rare
+//! on that way (several pieces, links, faults, background work) stands in functions of its own that are not inlined.
 
 mod check;
 mod clones;
@@ -33,7 +36,7 @@ use world::Time;
 use world::sim::{FileId, RequestId, StorageFailure, StorageModel, StorageRequest, VolumeId};
 
 use crate::cache::Cache;
-use crate::drive::{Command, Done, DriveState};
+use crate::drive::{Command, Done, DriveState, Op};
 use crate::hardware::{Event, Hardware, Target, VolumePlacement};
 use crate::links::LinkState;
 use crate::raid::{Access, Raid};
@@ -42,7 +45,7 @@ use crate::space::Space;
 use crate::streams::Streams;
 use job::{Happening, Job, Kind};
 use log_store::LogStoreState;
-use queue::Queue;
+use queue::{NEVER_NS, Queue};
 use read_cache::{InFront, ReadCacheState};
 use rebuild::RebuildState;
 pub use rebuild::RebuildStatus;
@@ -56,6 +59,7 @@ use tiering::TieringState;
 type JobId = u32;
 
 const NO_DRIVE: u32 = u32::MAX;
+const NO_PATH: u32 = u32::MAX;
 
 struct ControllerState {
     alive: bool,
@@ -65,6 +69,8 @@ struct ControllerState {
     /// Writes to groups that wait for room in the cache.
     waiting: VecDeque<JobId>,
     command_ns: u64,
+    /// 0: data take no time.
+    mb_per_s: f64,
     acknowledge_ns: u64,
     command_free_ns: u64,
     data_free_ns: u64,
@@ -169,21 +175,21 @@ impl Array {
     /// Lets everything happen that is due by now.
     #[inline]
     fn advance(&mut self, now_ns: u64) {
-        while self.is_due(now_ns) {
-            self.step();
+        if self.queue.next_ns() <= now_ns {
+            self.catch_up(now_ns);
         }
         self.now_ns = self.now_ns.max(now_ns);
     }
 
-    /// Whether something happens by `until_ns`.
-    #[inline]
-    fn is_due(&self, until_ns: u64) -> bool {
-        self.queue.next_ns().is_some_and(|at_ns| at_ns <= until_ns)
+    #[inline(never)]
+    fn catch_up(&mut self, now_ns: u64) {
+        while let Some((at_ns, happening)) = self.queue.pop(now_ns) {
+            self.step(at_ns, happening);
+        }
     }
 
-    /// Lets the next thing happen.
-    fn step(&mut self) {
-        let Some((at_ns, happening)) = self.queue.pop() else { return };
+    #[inline(always)]
+    fn step(&mut self, at_ns: u64, happening: Happening) {
         self.now_ns = at_ns;
         match happening {
             Happening::DriveReady(drive) => self.drive_ready(drive),
@@ -225,12 +231,15 @@ impl Array {
 
     #[inline]
     fn new_job(&mut self, kind: Kind) -> JobId {
-        let id = self.free_jobs.pop().unwrap_or_else(|| {
-            self.jobs.push(Job::free());
-            self.jobs.len() as u32 - 1
-        });
+        let id = self.free_jobs.pop().unwrap_or_else(|| self.add_job());
         self.jobs[id as usize].begin(kind, self.now_ns);
         id
+    }
+
+    #[inline(never)]
+    fn add_job(&mut self) -> JobId {
+        self.jobs.push(Job::free());
+        self.jobs.len() as u32 - 1
     }
 
     /// Bytes of all volumes whose targets are these that files have ever used.
@@ -248,16 +257,24 @@ impl Array {
         &mut self.jobs[id as usize]
     }
 
+    /// Sends a read to a drive; the job waits for it.
+    #[inline]
+    fn issue_read(&mut self, job: JobId, (drive, start, bytes): Access) {
+        self.job(job).remaining += 1;
+        self.send_to_drive(drive, Command { tag: job, op: Op::Read, start, bytes });
+    }
+
     /// Sends commands of a job to the drives; the job waits for them.
     fn issue(&mut self, job: JobId, accesses: &[(usize, u64, u64)], write: bool) {
         let entry = self.job(job);
         entry.remaining += accesses.len() as u32;
-        let deferred =
-            write && matches!(entry.kind, Kind::Destage { .. } | Kind::Segment { .. } | Kind::Drain { .. });
-        for (drive, start, bytes) in accesses {
-            let command =
-                Command { tag: job, write, is_flush: false, start: *start, bytes: *bytes, deferred };
-            self.send_to_drive(*drive, command);
+        let op = match entry.kind {
+            _ if !write => Op::Read,
+            Kind::Destage { .. } | Kind::Segment { .. } | Kind::Drain { .. } => Op::DeferredWrite,
+            _ => Op::Write,
+        };
+        for (drive, start, bytes) in accesses.iter().copied() {
+            self.send_to_drive(drive, Command { tag: job, op, start, bytes });
         }
     }
 
@@ -269,10 +286,11 @@ impl Array {
         }
     }
 
+    #[inline(never)]
     fn send_over_link(&mut self, link: usize, drive: usize, command: Command) {
         let link = &mut self.links[link];
         let handled_ns = link.command(self.now_ns);
-        let bytes = if command.write { command.bytes } else { 0 };
+        let bytes = if command.is_write() { command.bytes } else { 0 };
         let at_ns = link.send(handled_ns, crate::links::Way::Down, bytes);
         let slot = self.free_issued.pop().unwrap_or_else(|| {
             self.issued.push((0, command));
@@ -282,6 +300,7 @@ impl Array {
         self.at(at_ns, Happening::Issue(slot));
     }
 
+    #[inline]
     fn hand_to_drive(&mut self, drive: u32, command: Command) {
         self.drive_statistics[drive as usize].begins(self.now_ns, &command);
         let state = &mut self.drives[drive as usize];
@@ -292,11 +311,23 @@ impl Array {
         }
     }
 
+    #[inline]
     fn drive_ready(&mut self, drive: u32) {
         let state = &mut self.drives[drive as usize];
-        let mut all_done = std::mem::take(&mut self.done);
-        state.advance(self.now_ns, &mut all_done);
+        let first = state.advance(self.now_ns, &mut self.done);
         self.queue.plan_drive(drive, state.next_ns());
+        if let Some(done) = first {
+            self.drive_done(drive, done);
+        }
+        if !self.done.is_empty() {
+            self.others_done(drive);
+        }
+    }
+
+    /// What a disk ended beside a command: commands that waited for its cache.
+    #[inline(never)]
+    fn others_done(&mut self, drive: u32) {
+        let mut all_done = std::mem::take(&mut self.done);
         for done in all_done.drain(..) {
             self.drive_done(drive, done);
         }
@@ -340,12 +371,11 @@ impl Array {
     }
 
     /// Everything that a job waited for is over.
-    #[inline]
+    #[inline(always)]
     fn go_on(&mut self, id: JobId) {
         let job = self.job(id);
         if !job.then_write.is_empty() && !job.lost {
-            let writes = std::mem::take(&mut job.then_write);
-            self.issue(id, &writes, true);
+            self.write_what_was_read(id);
             return;
         }
         match job.kind {
@@ -354,6 +384,13 @@ impl Array {
         }
     }
 
+    #[inline(never)]
+    fn write_what_was_read(&mut self, id: JobId) {
+        let writes = std::mem::take(&mut self.job(id).then_write);
+        self.issue(id, &writes, true);
+    }
+
+    #[inline(never)]
     fn background_job_done(&mut self, id: JobId, kind: Kind) {
         match kind {
             Kind::Destage { controller, destage } => {
@@ -451,23 +488,26 @@ impl StorageModel for Array {
         if !self.completed.is_empty() {
             return Some(Time { ns: self.now_ns });
         }
-        if self.requests_under_way == 0 {
-            return None;
-        }
-        self.queue.next_ns().map(|ns| Time { ns })
+        let next_ns = if self.requests_under_way == 0 { NEVER_NS } else { self.queue.next_ns() };
+        (next_ns != NEVER_NS).then_some(Time { ns: next_ns })
     }
 
     fn run_ahead(&mut self, until: Option<Time>) -> Option<Time> {
-        let until_ns = until.map_or(u64::MAX, |until| until.ns);
-        while self.completed.is_empty() && self.requests_under_way > 0 && self.is_due(until_ns) {
-            self.step();
+        let until_ns = until.map_or(NEVER_NS - 1, |until| until.ns);
+        while self.completed.is_empty() && self.requests_under_way > 0 {
+            let Some((at_ns, happening)) = self.queue.pop(until_ns) else { break };
+            self.step(at_ns, happening);
         }
         self.next_completion()
     }
 
     fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
         self.advance(now.ns);
-        completed.append(&mut self.completed);
+        if completed.is_empty() {
+            std::mem::swap(completed, &mut self.completed);
+        } else {
+            completed.append(&mut self.completed);
+        }
     }
 
     fn take_failure(&mut self, request: RequestId) -> Option<StorageFailure> {

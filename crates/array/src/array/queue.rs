@@ -9,6 +9,8 @@ use super::job::Happening;
 const DRIVE_BITS: u32 = 24;
 /// Comes after all that is planned.
 const NEVER: u128 = u128::MAX;
+/// The time of what never happens.
+pub(super) const NEVER_NS: u64 = u64::MAX;
 
 /// Time, number in the order of planning, and drive, in one number that takes one comparison. The number has 40 bits:
 /// enough for a million a second over twelve days.
@@ -52,11 +54,13 @@ impl Eq for Planned {}
 struct Tournament {
     /// Of a full binary tree, the root at 1: each has the lesser order of the two below it. The drives are its leaves.
     orders: Vec<u128>,
+    /// The order of the root.
+    first: u128,
 }
 
 impl Tournament {
     fn new(drives: usize) -> Tournament {
-        Tournament { orders: vec![NEVER; 2 * drives.next_power_of_two().max(1)] }
+        Tournament { orders: vec![NEVER; 2 * drives.next_power_of_two().max(1)], first: NEVER }
     }
 
     /// Makes room for one more drive behind the others.
@@ -66,10 +70,6 @@ impl Tournament {
             let orders = before.orders[drives..].iter();
             orders.zip(0..).for_each(|(order, drive)| self.set(drive, *order));
         }
-    }
-
-    fn first(&self) -> u128 {
-        self.orders[1]
     }
 
     fn leaf(&self, drive: u32) -> usize {
@@ -85,21 +85,26 @@ impl Tournament {
             at /= 2;
             self.orders[at] = least;
         }
+        self.first = self.orders[at];
     }
 }
 
 /// The queue of all that happens.
 pub(super) struct Queue {
+    /// What happens first, but for drives. It stands outside of the heap: most of the time nothing else is planned.
+    first: Planned,
     heap: BinaryHeap<Planned>,
     drives: Tournament,
     number: u64,
 }
 
+const NOTHING: Planned = Planned { order: NEVER, happening: Happening::Scheduled(u32::MAX) };
+
 impl Queue {
     /// For so many drives.
     pub fn new(drives: usize) -> Queue {
         assert!(drives <= 1 << DRIVE_BITS, "more drives than an order can name");
-        Queue { heap: BinaryHeap::new(), drives: Tournament::new(drives), number: 0 }
+        Queue { first: NOTHING, heap: BinaryHeap::new(), drives: Tournament::new(drives), number: 0 }
     }
 
     /// One more drive, behind `drives` others.
@@ -110,7 +115,18 @@ impl Queue {
     #[inline]
     pub fn plan(&mut self, at_ns: u64, happening: Happening) {
         self.number += 1;
-        self.heap.push(Planned { order: order(at_ns, self.number, 0), happening });
+        let mut later = Planned { order: order(at_ns, self.number, 0), happening };
+        if later.order < self.first.order {
+            std::mem::swap(&mut later, &mut self.first);
+        }
+        if later.order != NEVER {
+            self.plan_later(later);
+        }
+    }
+
+    #[inline(never)]
+    fn plan_later(&mut self, planned: Planned) {
+        self.heap.push(planned);
     }
 
     /// Plans when a drive is ready, in place of what was planned for it.
@@ -131,25 +147,33 @@ impl Queue {
     /// All that is planned, but for drives, in no order.
     #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = Happening> {
-        self.heap.iter().map(|planned| planned.happening)
+        let first = Some(&self.first).filter(|first| first.order != NEVER);
+        first.into_iter().chain(&self.heap).map(|planned| planned.happening)
     }
 
-    /// When the next thing happens.
+    /// When the next thing happens; [`NEVER_NS`] if nothing is planned.
     #[inline]
-    pub fn next_ns(&self) -> Option<u64> {
-        let first = self.heap.peek().map_or(NEVER, |planned| planned.order).min(self.drives.first());
-        (first != NEVER).then_some(time_ns(first))
+    pub fn next_ns(&self) -> u64 {
+        time_ns(self.first.order.min(self.drives.first))
     }
 
-    /// Takes what happens next: when and what. A drive that is ready stays planned until its next time is.
+    /// Takes what happens next, if it does by `until_ns`: when and what. A drive that is ready stays planned until its
+    /// next time is.
     #[inline]
-    pub fn pop(&mut self) -> Option<(u64, Happening)> {
-        let drive = self.drives.first();
-        if self.heap.peek().is_some_and(|planned| planned.order < drive) {
-            return self.heap.pop().map(|Planned { order, happening }| (time_ns(order), happening));
+    pub fn pop(&mut self, until_ns: u64) -> Option<(u64, Happening)> {
+        let drive = self.drives.first;
+        let at_ns = time_ns(drive.min(self.first.order));
+        if at_ns > until_ns || at_ns == NEVER_NS {
+            return None;
         }
-        let index = drive as u32 & ((1 << DRIVE_BITS) - 1);
-        (drive != NEVER).then_some((time_ns(drive), Happening::DriveReady(index)))
+        if drive < self.first.order {
+            let index = drive as u32 & ((1 << DRIVE_BITS) - 1);
+            return Some((at_ns, Happening::DriveReady(index)));
+        }
+        let next = if self.heap.is_empty() { None } else { self.heap.pop() };
+        let happening = self.first.happening;
+        self.first = next.unwrap_or(NOTHING);
+        Some((at_ns, happening))
     }
 }
 
@@ -184,16 +208,16 @@ mod tests {
                     model.insert((at_ns, number), format!("{:?}", Happening::Arrive(number)));
                 }
                 now_ns += passes_ns;
-                while queue.next_ns().is_some_and(|at_ns| at_ns <= now_ns) {
-                    let popped = queue.pop();
-                    if let Some((_, Happening::DriveReady(drive))) = popped {
+                while let Some((at_ns, happening)) = queue.pop(now_ns) {
+                    if let Happening::DriveReady(drive) = happening {
                         queue.plan_drive(drive, None);
                     }
-                    let popped = popped.map(|(at_ns, happening)| (at_ns, format!("{happening:?}")));
                     let first = model.pop_first().map(|((at_ns, _), happens)| (at_ns, happens));
-                    prop_assert_eq!(popped, first);
+                    prop_assert_eq!(Some((at_ns, format!("{happening:?}"))), first);
                 }
-                prop_assert_eq!(queue.next_ns(), model.keys().next().map(|key| key.0));
+                let next_ns = model.keys().next().map_or(NEVER_NS, |key| key.0);
+                prop_assert!(next_ns > now_ns, "what is due was popped");
+                prop_assert_eq!(queue.next_ns(), next_ns);
             }
         }
     }

@@ -121,7 +121,7 @@ impl Array {
         }
         for Part { flash, start, bytes } in parts {
             match flash {
-                Some((drive, byte)) => self.issue(id, &[(drive, byte, bytes)], false),
+                Some((drive, byte)) => self.issue_read(id, (drive, byte, bytes)),
                 None => self.read_drives(id, group, start, bytes, None),
             }
         }

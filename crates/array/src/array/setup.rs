@@ -76,6 +76,7 @@ fn new_controller(controller: &Controller) -> ControllerState {
         gather_due_ns: None,
         waiting: VecDeque::new(),
         command_ns: ns(controller.command_us),
+        mb_per_s: controller.mb_per_s,
         acknowledge_ns: ns(controller.acknowledge_us),
         command_free_ns: 0,
         data_free_ns: 0,

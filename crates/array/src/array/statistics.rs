@@ -86,7 +86,7 @@ pub(super) struct DriveStatistics {
 impl DriveStatistics {
     pub fn begins(&mut self, now_ns: u64, command: &Command) {
         self.load.begins(now_ns);
-        if command.write {
+        if command.is_write() {
             self.writes += 1;
             self.write_bytes += command.bytes;
         } else if command.is_read() {

@@ -13,7 +13,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 
-use super::{Command, Done};
+use super::{Command, Done, Op};
 use crate::hardware::FlashDrive;
 
 const SMALL_BYTES: u64 = 4096;
@@ -93,12 +93,10 @@ impl Flash {
     }
 
     pub fn submit(&mut self, now_ns: u64, command: Command) -> Done {
-        let at_ns = if command.is_flush {
-            now_ns + self.write_ns
-        } else if command.write {
-            self.write(now_ns, command.bytes)
-        } else {
-            self.read(now_ns, command)
+        let at_ns = match command.op {
+            Op::Read => self.read(now_ns, command),
+            Op::Write | Op::DeferredWrite => self.write(now_ns, command.bytes),
+            Op::Flush => now_ns + self.write_ns,
         };
         self.busy_until_ns = self.busy_until_ns.max(at_ns);
         command.done(at_ns)

@@ -19,6 +19,8 @@ const BUCKETS: usize = 4096;
 #[derive(Clone, Copy)]
 struct Zone {
     first_byte: u64,
+    /// Behind its last byte; the last zone has no end.
+    end_byte: u64,
     bytes_per_turn: u64,
     turns_per_byte: f64,
     /// Of 2^-20 ns.
@@ -38,6 +40,8 @@ pub(super) struct Spot {
     pub radius: f64,
     /// Share of a turn, in 2^-32.
     pub angle: u32,
+    /// How long the head settles there before it can begin: worked out once, for a command is looked at often.
+    settle_ns: u32,
     zone: u32,
 }
 
@@ -57,7 +61,7 @@ pub(super) struct Mechanics {
     linear_ns: f64,
     /// Less than this share of the stroke is the same track.
     same_track: f64,
-    settle_ns: u64,
+    write_settle_ns: u32,
     pub capacity_bytes: u64,
 }
 
@@ -80,6 +84,7 @@ impl Mechanics {
             let bytes_per_turn = (rate(index) * turn_s) as u64;
             zones.push(Zone {
                 first_byte,
+                end_byte: if index == ZONES - 1 { u64::MAX } else { first_byte + bytes },
                 bytes_per_turn,
                 turns_per_byte: 1.0 / bytes_per_turn as f64,
                 transfer_per_byte: (turn_ns << 20) / bytes_per_turn,
@@ -113,7 +118,7 @@ impl Mechanics {
             linear_from_ns: (at_break - linear * BREAK) * 1e6,
             linear_ns: linear * 1e6,
             same_track: 1.0 / turns,
-            settle_ns: (disk.write_settle_ms * 1e6) as u64,
+            write_settle_ns: (disk.write_settle_ms * 1e6) as u32,
             capacity_bytes: disk.capacity_bytes,
         }
     }
@@ -121,22 +126,23 @@ impl Mechanics {
     fn zone(&self, byte: u64) -> usize {
         let bucket = ((byte >> self.bucket_shift) as usize).min(BUCKETS - 1);
         let mut zone = self.zone_of_bucket[bucket] as usize;
-        while zone + 1 < self.zones.len() && self.zones[zone + 1].first_byte <= byte {
+        while self.zones[zone].end_byte <= byte {
             zone += 1;
         }
         zone
     }
 
-    pub fn spot(&self, byte: u64) -> Spot {
+    pub fn spot(&self, byte: u64, write: bool) -> Spot {
         let index = self.zone(byte);
         let zone = &self.zones[index];
         // By way of `i64`, for which processors have an instruction.
         let into = (byte - zone.first_byte) as i64 as f64;
         let turns = into * zone.turns_per_byte;
-        let part_of_turn = turns - (turns as i64) as f64;
+        let part_of_turn = turns - f64::from(turns as u32);
         Spot {
             radius: zone.radius + into * zone.radius_per_byte,
             angle: ((part_of_turn * (1u64 << 32) as f64) as u32).wrapping_add(zone.phase),
+            settle_ns: if write { self.write_settle_ns } else { 0 },
             zone: index as u32,
         }
     }
@@ -162,14 +168,15 @@ impl Mechanics {
     }
 
     /// Seek, settling and rotation to `spot`, from a radius and the angle that is under the head now.
-    pub fn reach_ns(&self, radius: f64, angle_now: u32, spot: Spot, write: bool) -> u64 {
+    #[inline]
+    pub fn reach_ns(&self, radius: f64, angle_now: u32, spot: &Spot) -> u64 {
         // Both halves of the curve are worked out: which one holds is a coin's throw, and a branch would cost more.
         let distance = (spot.radius - radius).abs();
         let root = self.track_ns + self.root_ns * distance.sqrt();
         let line = self.linear_from_ns + self.linear_ns * distance;
         let arm = select_unpredictable(distance <= BREAK, root, line);
-        let seek_ns = if distance < self.same_track { 0 } else { arm as u32 };
-        let arm_ns = u64::from(seek_ns) + if write { self.settle_ns } else { 0 };
+        let seek_ns = select_unpredictable(distance < self.same_track, 0.0, arm) as u32;
+        let arm_ns = u64::from(seek_ns + spot.settle_ns);
         let turned = ((arm_ns * self.turns_per_ns_2_48) >> 16) as u32;
         let wait = spot.angle.wrapping_sub(angle_now.wrapping_add(turned));
         arm_ns + ((u64::from(wait) * self.turn_ns) >> 32)
@@ -222,6 +229,9 @@ pub(crate) fn check(disk: &RotatingDisk) -> Result<(), String> {
             disk.seek_average_ms, disk.seek_full_ms
         ));
     }
+    if disk.write_settle_ms > 100.0 {
+        return Err(format!("a settling time of {} ms: give 0 to 100", disk.write_settle_ms));
+    }
     if !disk.physical_sector_bytes.is_power_of_two() || disk.physical_sector_bytes < 512 {
         return Err("physical sectors have 512 or 4096 bytes".into());
     }
@@ -240,9 +250,9 @@ mod tests {
         let (_, root, at_break) = seek_curve(&disk);
         assert!((root - 14.73).abs() < 0.01 && (at_break - 9.1).abs() < 0.1, "{root} {at_break}");
         let seek_ms = |distance: f64| {
-            let spot = Spot { radius: distance, angle: 0, zone: 0 };
+            let spot = Spot { radius: distance, angle: 0, settle_ns: 0, zone: 0 };
             // The least over all angles: no rotation.
-            let best = (0..4096u32).map(|k| mechanics.reach_ns(0.0, k << 20, spot, false)).min();
+            let best = (0..4096u32).map(|k| mechanics.reach_ns(0.0, k << 20, &spot)).min();
             best.unwrap_or_default() as f64 / 1e6
         };
         assert!((seek_ms(1.0) - 16.5).abs() < 0.01, "{}", seek_ms(1.0));
@@ -263,11 +273,18 @@ mod tests {
     }
 
     #[test]
+    fn a_settling_time_that_the_arithmetic_does_not_hold_is_refused() {
+        let disk = |write_settle_ms: f64| RotatingDisk { write_settle_ms, ..nearline_4tb() };
+        assert!(check(&disk(100.0)).is_ok());
+        assert!(check(&disk(101.0)).is_err_and(|error| error.contains("settling time of 101 ms")));
+    }
+
+    #[test]
     fn a_turn_later_the_same_byte_passes_again() {
         let mechanics = Mechanics::new(&nearline_4tb());
-        let spot = mechanics.spot(1 << 40);
+        let spot = mechanics.spot(1 << 40, false);
         let now = 123_456_789_012;
-        let first = mechanics.reach_ns(spot.radius, mechanics.angle_at(now), spot, false);
+        let first = mechanics.reach_ns(spot.radius, mechanics.angle_at(now), &spot);
         let again = mechanics.angle_at(now + first + mechanics.turn_ns);
         let off = again.wrapping_sub(spot.angle) as i32;
         assert!(off.unsigned_abs() < 4096, "{off}");
@@ -277,11 +294,12 @@ mod tests {
     fn outer_zones_are_longer_and_faster() {
         let disk = nearline_4tb();
         let mechanics = Mechanics::new(&disk);
-        let rate =
-            |byte| (1u64 << 30) as f64 / mechanics.transfer_ns(mechanics.spot(byte), 1 << 30) as f64 * 1e3;
+        let rate = |byte| {
+            (1u64 << 30) as f64 / mechanics.transfer_ns(mechanics.spot(byte, false), 1 << 30) as f64 * 1e3
+        };
         assert!((rate(0) - 175.0).abs() < 2.0, "{}", rate(0));
         assert!((rate(disk.capacity_bytes - (1 << 30)) - 83.0).abs() < 2.0);
         // Half of the bytes lie on less than half of the stroke.
-        assert!(mechanics.spot(disk.capacity_bytes / 2).radius < 0.45);
+        assert!(mechanics.spot(disk.capacity_bytes / 2, false).radius < 0.45);
     }
 }

@@ -14,18 +14,24 @@ use flash::Flash;
 use mechanics::Mechanics;
 use rotating::Rotating;
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Op {
+    Read,
+    Write,
+    /// A write that its sender has acknowledged long ago: others pass it while it waits for room in the disk's queue.
+    DeferredWrite,
+    /// Asks for all cached writes to be on the medium.
+    Flush,
+}
+
 /// What a drive is asked to do.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Command {
     /// Given back when done.
     pub tag: u32,
-    pub write: bool,
-    /// Asks for all cached writes to be on the medium.
-    pub is_flush: bool,
+    pub op: Op,
     pub start: u64,
     pub bytes: u64,
-    /// A write that its sender has acknowledged long ago: others pass it while it waits for room in the disk's queue.
-    pub deferred: bool,
 }
 
 impl Command {
@@ -37,11 +43,15 @@ impl Command {
     }
 
     pub fn is_read(&self) -> bool {
-        !self.write && !self.is_flush
+        self.op == Op::Read
+    }
+
+    pub fn is_write(&self) -> bool {
+        matches!(self.op, Op::Write | Op::DeferredWrite)
     }
 
     fn done(&self, at_ns: u64) -> Done {
-        Done { tag: self.tag, at_ns, read_bytes: if self.write { 0 } else { self.bytes as u32 } }
+        Done { tag: self.tag, at_ns, read_bytes: if self.is_read() { self.bytes as u32 } else { 0 } }
     }
 }
 
@@ -82,6 +92,7 @@ impl DriveState {
     }
 
     /// Takes a command. Returns when it is done, if that is known already.
+    #[inline]
     pub fn submit(&mut self, now_ns: u64, command: Command) -> Option<Done> {
         match &mut self.kind {
             Kind::Rotating(disk) => disk.submit(now_ns, command),
@@ -97,10 +108,13 @@ impl DriveState {
         }
     }
 
-    /// Ends what is over by now.
-    pub fn advance(&mut self, now_ns: u64, done: &mut Vec<Done>) {
-        if let Kind::Rotating(disk) = &mut self.kind {
-            disk.advance(now_ns, done);
+    /// Ends what is over by now: the command that was served, if somebody waits for it, and in `done` those that
+    /// waited for the drive's cache.
+    #[inline]
+    pub fn advance(&mut self, now_ns: u64, done: &mut Vec<Done>) -> Option<Done> {
+        match &mut self.kind {
+            Kind::Rotating(disk) => disk.advance(now_ns, done),
+            Kind::Flash(_) => None,
         }
     }
 

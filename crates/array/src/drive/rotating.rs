@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::mechanics::{Mechanics, Spot};
 use super::segments::{Segment, Segments};
-use super::{Command, Done};
+use super::{Command, Done, Op};
 use crate::hardware::RotatingDisk;
 
 /// Longest time that a deferred write is passed by others: one second, a few times what a burst of page writes takes.
@@ -133,15 +133,38 @@ impl Rotating {
     }
 
     /// Takes a command. Returns when it is done, if that is known already.
+    #[inline]
     pub fn submit(&mut self, now_ns: u64, command: Command) -> Option<Done> {
+        let done = if command.is_read() {
+            self.take_read(now_ns, command)
+        } else {
+            self.take_write_or_flush(now_ns, command)
+        };
+        self.start_next(now_ns);
+        done
+    }
+
+    #[inline]
+    fn take_read(&mut self, now_ns: u64, command: Command) -> Option<Done> {
+        if self.is_in_buffer(now_ns, &command) {
+            return Some(command.done(now_ns + self.command_ns + self.buffer_ns(command.bytes)));
+        }
+        if self.active.is_some() || !self.read_on_the_way(now_ns, command) {
+            self.enqueue(now_ns, command);
+        }
+        None
+    }
+
+    #[inline(never)]
+    fn take_write_or_flush(&mut self, now_ns: u64, command: Command) -> Option<Done> {
         let mut done = None;
-        if command.is_flush {
+        if command.op == Op::Flush {
             if self.dirty_bytes == 0 && self.held_writes.is_empty() {
                 done = Some(command.done(now_ns + self.command_ns));
             } else {
                 self.held_flushes.push(command);
             }
-        } else if command.write {
+        } else {
             self.segments.forget(command.start, command.end());
             if self.live.is_some_and(|s| s.end_byte > command.start && s.first_byte < command.end()) {
                 self.live = None;
@@ -153,13 +176,7 @@ impl Rotating {
                 // Those that are held already still have no room.
                 done = self.admit_write(now_ns);
             }
-        } else {
-            done = self.read_from_buffer(now_ns, command);
-            if done.is_none() && (self.active.is_some() || !self.read_on_the_way(now_ns, command)) {
-                self.enqueue(now_ns, command);
-            }
         }
-        self.start_next(now_ns);
         done
     }
 
@@ -175,13 +192,17 @@ impl Rotating {
         Some(command.done(now_ns + self.command_ns + self.buffer_ns(command.bytes)))
     }
 
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, now_ns: u64, command: Command) {
-        let queued = Queued { spot: self.mechanics.spot(command.start), command, arrived_ns: now_ns };
+        let queued = Queued {
+            spot: self.mechanics.spot(command.start, command.is_write()),
+            command,
+            arrived_ns: now_ns,
+        };
         if self.window.len() < self.depth {
             // Nothing waits for room while the disk has some.
             self.window.push(queued);
-        } else if command.deferred {
+        } else if command.op == Op::DeferredWrite {
             self.deferred.push_back(queued);
         } else {
             self.backlog.push_back(queued);
@@ -199,41 +220,43 @@ impl Rotating {
         }
     }
 
-    /// How far look-ahead has come, and whether the head still reads there.
-    #[inline]
-    fn look_ahead_end(&self, now_ns: u64) -> Option<(Segment, u64, bool)> {
-        let live = self.live?;
-        if self.active.is_some() || self.look_ahead_bytes == 0 {
-            return Some((live, live.end_byte, false));
-        }
-        let limit = self.look_ahead_bytes.min(self.mechanics.capacity_bytes.saturating_sub(live.end_byte));
-        let idle_ns = now_ns.saturating_sub(self.free_since_ns);
-        let passed =
-            if idle_ns == 0 { 0 } else { self.mechanics.passed_bytes(live.end_byte, idle_ns, limit) };
-        Some((live, live.end_byte + passed, passed < limit))
+    /// The most bytes that look-ahead reads behind a segment.
+    fn look_ahead_limit(&self, live: Segment) -> u64 {
+        self.look_ahead_bytes.min(self.mechanics.capacity_bytes.saturating_sub(live.end_byte))
     }
 
-    /// Serves a read from the buffer, if that has it.
-    fn read_from_buffer(&self, now_ns: u64, command: Command) -> Option<Done> {
-        if self.look_ahead_bytes == 0 {
-            return None;
+    /// How far look-ahead has come behind the last read.
+    #[inline]
+    fn look_ahead_end(&self, live: Segment, now_ns: u64) -> u64 {
+        if self.active.is_some() || now_ns <= self.free_since_ns {
+            return live.end_byte;
         }
-        let is_there = self.segments.hold(command.start, command.end())
-            || self.look_ahead_end(now_ns).is_some_and(|(live, reached, _)| {
-                live.first_byte <= command.start && command.end() <= reached
-            });
-        is_there.then(|| command.done(now_ns + self.command_ns + self.buffer_ns(command.bytes)))
+        let (idle_ns, limit) = (now_ns - self.free_since_ns, self.look_ahead_limit(live));
+        live.end_byte + self.mechanics.passed_bytes(live.end_byte, idle_ns, limit)
+    }
+
+    /// Whether the buffer has what is read.
+    #[inline]
+    fn is_in_buffer(&self, now_ns: u64, command: &Command) -> bool {
+        let is_live = |live: Segment| {
+            live.first_byte <= command.start && command.end() <= self.look_ahead_end(live, now_ns)
+        };
+        self.look_ahead_bytes > 0
+            && (self.segments.hold(command.start, command.end()) || self.live.is_some_and(is_live))
     }
 
     /// Serves a read from the track that the idle head is just reading; false if it cannot.
+    #[inline(never)]
     fn read_on_the_way(&mut self, now_ns: u64, command: Command) -> bool {
-        let Some((live, reached, is_reading)) = self.look_ahead_end(now_ns) else { return false };
+        let Some(live) = self.live else { return false };
+        let reached = self.look_ahead_end(live, now_ns);
+        let is_reading = reached < live.end_byte + self.look_ahead_limit(live);
         if !is_reading || command.start < live.first_byte || command.start > reached || self.slowness != 1024
         {
             return false;
         }
         // The head is on its way: wait until the last byte has passed.
-        let spot = self.mechanics.spot(live.end_byte);
+        let spot = self.mechanics.spot(live.end_byte, false);
         let to_pass = self.mechanics.transfer_ns(spot, command.end() - live.end_byte);
         let ends_ns = (self.free_since_ns + to_pass).max(now_ns + self.command_ns);
         self.active = Some(Active { command, radius: spot.radius, ends_ns });
@@ -249,36 +272,42 @@ impl Rotating {
 
     fn start(&mut self, now_ns: u64) {
         let Picked { index, reach_ns } = self.pick(now_ns);
-        let next = self.window.remove(index);
-        if !(self.backlog.is_empty() && self.deferred.is_empty()) {
-            self.refill(now_ns);
-        }
-        if let Some((live, reached, _)) = self.look_ahead_end(now_ns) {
-            if self.look_ahead_bytes > 0 {
-                self.segments.push(Segment { first_byte: live.first_byte, end_byte: reached });
-            }
-            self.live = None;
-        }
+        self.end_look_ahead(now_ns);
+        let Queued { spot, command, arrived_ns } = self.window[index];
         // The overhead of a command that came while the disk was busy is hidden behind the one before.
-        let from_ns = now_ns.max(next.arrived_ns + self.command_ns);
-        let command = next.command;
-        self.run_bytes = if command.start == self.head_byte { self.run_bytes } else { 0 } + command.bytes;
-        let mut access_ns = if command.start == self.head_byte && now_ns == self.free_since_ns {
+        let from_ns = now_ns.max(arrived_ns + self.command_ns);
+        let goes_on = command.start == self.head_byte;
+        self.run_bytes = if goes_on { self.run_bytes } else { 0 } + command.bytes;
+        let mut access_ns = if goes_on && now_ns == self.free_since_ns {
             0
         } else if let Some(reach_ns) = reach_ns.filter(|_| from_ns == now_ns) {
             reach_ns
         } else {
             let angle = self.mechanics.angle_at(from_ns);
-            self.mechanics.reach_ns(self.head_radius, angle, next.spot, command.write)
+            self.mechanics.reach_ns(self.head_radius, angle, &spot)
         };
-        access_ns += self.mechanics.transfer_ns(next.spot, command.bytes);
+        access_ns += self.mechanics.transfer_ns(spot, command.bytes);
         let unaligned = |byte: u64| !byte.is_multiple_of(self.sector_bytes);
-        if command.write && (unaligned(command.start) || unaligned(command.end())) {
+        if command.is_write() && (unaligned(command.start) || unaligned(command.end())) {
             access_ns += self.mechanics.turn_ns;
         }
         let ends_ns = from_ns + access_ns * self.slowness / 1024;
         // Where it starts stands for where it ends: a command covers a few of millions of turns.
-        self.active = Some(Active { command, radius: next.spot.radius, ends_ns });
+        self.active = Some(Active { command, radius: spot.radius, ends_ns });
+        self.window.remove(index);
+        if !(self.backlog.is_empty() && self.deferred.is_empty()) {
+            self.refill(now_ns);
+        }
+    }
+
+    /// The head leaves what it read ahead, which stays in the buffer.
+    fn end_look_ahead(&mut self, now_ns: u64) {
+        if let Some(live) = self.live.take()
+            && self.look_ahead_bytes > 0
+        {
+            let end_byte = self.look_ahead_end(live, now_ns);
+            self.segments.push(Segment { end_byte, ..live });
+        }
     }
 
     fn pick(&self, now_ns: u64) -> Picked {
@@ -299,8 +328,7 @@ impl Rotating {
             if !may_go_on && ahead_bytes < self.look_ahead_bytes {
                 continue;
             }
-            let reach_ns =
-                self.mechanics.reach_ns(self.head_radius, angle, queued.spot, queued.command.write);
+            let reach_ns = self.mechanics.reach_ns(self.head_radius, angle, &queued.spot);
             if reach_ns < best_ns {
                 (best_ns, best) = (reach_ns, Picked { index, reach_ns: Some(reach_ns) });
             }
@@ -313,34 +341,38 @@ impl Rotating {
         self.active.map(|active| active.ends_ns)
     }
 
-    /// Ends what is over by now, and goes on with the next.
-    pub fn advance(&mut self, now_ns: u64, done: &mut Vec<Done>) {
-        let Some(Active { command, radius, ends_ns }) = self.active.filter(|active| active.ends_ns <= now_ns)
-        else {
-            return;
-        };
+    /// Ends what is over by now, and goes on with the next. Returns what ended, but for a cached write: its end may end
+    /// others, in `done`, that waited for the cache.
+    #[inline]
+    pub fn advance(&mut self, now_ns: u64, done: &mut Vec<Done>) -> Option<Done> {
+        let Active { command, radius, ends_ns } = self.active.filter(|active| active.ends_ns <= now_ns)?;
         self.active = None;
         self.head_byte = command.end();
         self.head_radius = radius;
         self.free_since_ns = ends_ns;
-        if command.write {
+        if command.is_write() {
             self.live = None;
         } else {
             let first_byte = self.live.map_or(command.start, |live| live.first_byte.min(command.start));
             self.live = Some(Segment { first_byte, end_byte: command.end() });
         }
-        if command.tag == Command::CACHED {
-            self.dirty_bytes -= command.bytes;
-            while let Some(admitted) = self.admit_write(ends_ns) {
-                done.push(admitted);
-            }
-            if self.dirty_bytes == 0 && self.held_writes.is_empty() {
-                done.extend(self.held_flushes.drain(..).map(|flush| flush.done(ends_ns)));
-            }
-        } else {
-            done.push(command.done(ends_ns));
+        let is_cached = command.tag == Command::CACHED;
+        if is_cached {
+            self.cached_write_done(ends_ns, command.bytes, done);
         }
         self.start_next(ends_ns);
+        (!is_cached).then(|| command.done(ends_ns))
+    }
+
+    /// A cached write is on the platter: room for others, and the end of flushes if it was the last.
+    fn cached_write_done(&mut self, now_ns: u64, bytes: u64, done: &mut Vec<Done>) {
+        self.dirty_bytes -= bytes;
+        while let Some(admitted) = self.admit_write(now_ns) {
+            done.push(admitted);
+        }
+        if self.dirty_bytes == 0 && self.held_writes.is_empty() {
+            done.extend(self.held_flushes.drain(..).map(|flush| flush.done(now_ns)));
+        }
     }
 
     /// Empties the disk that died: the tags of all commands that nobody will serve.

@@ -1,10 +1,12 @@
 //! Segments of a disk's buffer: what was read lately, replaced in the order in which they were filled.
 //!
-//! Every read looks here, and almost none finds anything. So the first look goes over bounds rounded to 64 KiB
-//! in 32 bits, all of them, without a branch: some instructions for all segments together. Exact bounds are
-//! looked at when one fits.
+//! Every read looks here, and almost none finds anything. So the first look goes over bounds rounded to 64 KiB, of
+//! which 16 bits are kept: some instructions for all segments together, without a branch. A segment that is a multiple
+//! of 4 GiB away fits, too, so exact bounds decide.
 
 const UNIT_SHIFT: u32 = 16;
+/// Segments that a processor looks at together.
+const LANES: usize = 8;
 
 /// Bytes of the disk that lie in the buffer.
 #[derive(Clone, Copy)]
@@ -15,25 +17,52 @@ pub(super) struct Segment {
 
 const EMPTY: Segment = Segment { first_byte: 0, end_byte: 0 };
 
+/// Rounded bounds of segments: the first unit of each, and how many units behind that the last one is.
+#[derive(Clone, Copy)]
+struct Bounds {
+    first: [u16; LANES],
+    behind: [u16; LANES],
+}
+
+impl Bounds {
+    /// Whether a segment may have some of the units from `from` to as many behind it.
+    #[inline]
+    fn may_touch(&self, from: u16, behind_from: u16) -> bool {
+        let fits = |lane: usize| {
+            (from.wrapping_sub(self.first[lane]) <= self.behind[lane])
+                | (self.first[lane].wrapping_sub(from) <= behind_from)
+        };
+        (0..LANES).fold(false, |any, lane| any | fits(lane))
+    }
+
+    /// Whether a segment may have a unit.
+    #[inline]
+    fn may_have(&self, unit: u16) -> bool {
+        let fits = |lane: usize| unit.wrapping_sub(self.first[lane]) <= self.behind[lane];
+        (0..LANES).fold(false, |any, lane| any | fits(lane))
+    }
+}
+
 pub(super) struct Segments {
-    first_units: Vec<i32>,
-    last_units: Vec<i32>,
+    bounds: Vec<Bounds>,
     exact: Vec<Segment>,
     next: usize,
 }
 
-fn unit(byte: u64) -> i32 {
-    (byte >> UNIT_SHIFT) as i32
+/// The unit of a byte, without its upper bits.
+fn unit(byte: u64) -> u16 {
+    (byte >> UNIT_SHIFT) as u16
+}
+
+/// How many units the last byte of a range is behind its first; all that there are if that is more.
+fn units_behind(first_byte: u64, last_byte: u64) -> u16 {
+    u16::try_from((last_byte >> UNIT_SHIFT) - (first_byte >> UNIT_SHIFT)).unwrap_or(u16::MAX)
 }
 
 impl Segments {
     pub fn new(count: usize) -> Segments {
-        Segments {
-            first_units: vec![i32::MAX; count],
-            last_units: vec![-1; count],
-            exact: vec![EMPTY; count],
-            next: 0,
-        }
+        let none = Bounds { first: [0; LANES], behind: [0; LANES] };
+        Segments { bounds: vec![none; count.div_ceil(LANES)], exact: vec![EMPTY; count], next: 0 }
     }
 
     /// Takes the place of the oldest one.
@@ -49,33 +78,31 @@ impl Segments {
     }
 
     fn set(&mut self, index: usize, segment: Segment) {
-        self.first_units[index] = unit(segment.first_byte);
-        self.last_units[index] = unit(segment.end_byte);
+        let bounds = &mut self.bounds[index / LANES];
+        bounds.first[index % LANES] = unit(segment.first_byte);
+        bounds.behind[index % LANES] = units_behind(segment.first_byte, segment.end_byte);
         self.exact[index] = segment;
     }
 
-    /// Whether a segment may have bytes between these units.
-    fn may_touch(&self, first: i32, last: i32) -> bool {
-        let bounds = self.first_units.iter().zip(&self.last_units);
-        bounds.fold(false, |any, (begins, ends)| any | ((*begins <= last) & (first <= *ends)))
+    /// Whether one segment has all these bytes.
+    #[inline]
+    pub fn hold(&self, start: u64, end: u64) -> bool {
+        self.bounds.iter().any(|bounds| bounds.may_have(unit(start))) && self.have_exactly(start, end)
     }
 
-    /// Whether one segment has all these bytes.
-    pub fn hold(&self, start: u64, end: u64) -> bool {
-        self.may_touch(unit(start), unit(start))
-            && self.exact.iter().any(|segment| segment.first_byte <= start && end <= segment.end_byte)
+    #[inline(never)]
+    fn have_exactly(&self, start: u64, end: u64) -> bool {
+        self.exact.iter().any(|segment| segment.first_byte <= start && end <= segment.end_byte)
     }
 
     /// These bytes are written: segments that have some of them are worth nothing any more.
     pub fn forget(&mut self, start: u64, end: u64) {
-        if !self.may_touch(unit(start), unit(end)) {
-            return;
-        }
-        for index in 0..self.exact.len() {
-            let Segment { first_byte, end_byte } = self.exact[index];
-            if first_byte < end && start < end_byte {
-                (self.first_units[index], self.last_units[index]) = (i32::MAX, -1);
-                self.exact[index] = EMPTY;
+        let (from, behind_from) = (unit(start), units_behind(start, end));
+        if self.bounds.iter().any(|bounds| bounds.may_touch(from, behind_from)) {
+            for segment in &mut self.exact {
+                if segment.first_byte < end && start < segment.end_byte {
+                    *segment = EMPTY;
+                }
             }
         }
     }
@@ -101,5 +128,21 @@ mod tests {
         segments.forget(range(20).0 + 4096, range(20).0 + 8192);
         assert!(!segments.hold(range(20).0, range(20).0 + 4096));
         assert!(!Segments::new(0).hold(0, 0));
+    }
+
+    #[test]
+    fn bounds_without_their_upper_bits_neither_find_nor_forget_what_is_elsewhere() {
+        const FAR: u64 = 1 << 32;
+        let mut segments = Segments::new(1);
+        segments.push(Segment { first_byte: 100_000, end_byte: 200_000 });
+        assert!(!segments.hold(FAR + 120_000, FAR + 124_096));
+        segments.forget(FAR + 120_000, FAR + 124_096);
+        assert!(segments.hold(120_000, 124_096));
+        segments.forget(0, 3 * FAR);
+        assert!(!segments.hold(120_000, 124_096), "longer than the bits that are kept");
+        segments.push(Segment { first_byte: 100_000, end_byte: 100_000 + 2 * FAR });
+        assert!(segments.hold(FAR, FAR + 4096));
+        segments.forget(FAR + 50_000, FAR + 54_096);
+        assert!(!segments.hold(120_000, 124_096), "written in the middle");
     }
 }
