@@ -45,6 +45,7 @@ mod listed;
 mod log;
 mod maintenance;
 mod opening;
+mod page_table;
 mod pieces;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;

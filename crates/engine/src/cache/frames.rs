@@ -15,9 +15,9 @@ use world::FixedHashMap;
 use world::sync::Notify;
 
 use super::page::{CachedPage, SparePages};
-use super::table::PageTable;
 use super::unmade::{Unmade, UnmadePages};
 use crate::log::{LogPosition, POSITION_END};
+use crate::page_table::PageTable;
 
 /// Uses closer together than this count as one.
 const CORRELATION_NS: u64 = 128_000_000;

@@ -19,7 +19,6 @@ mod page;
 mod read;
 mod redo;
 mod scavenger;
-mod table;
 #[cfg(test)]
 mod tests;
 mod unmade;

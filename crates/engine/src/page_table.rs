@@ -1,26 +1,26 @@
-//! Which frame a page of one database lies in.
+//! A number for each of some pages of one database: the frame that a page lies in, or the version that it has.
 //!
 //! Open addressing: a look-up reads one place in memory, as a rule, where a general map reads two. Looking for
 //! pages is what the cache does most.
 //!
 //! Invariant: between the place where a page belongs and the one where it stands no place is free.
 
-/// A place of the table: a page and its frame.
+/// A place of the table: a page and its number.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     pgno: u32,
-    frame: u32,
+    number: u32,
 }
 
-/// The frame of a place without a page.
-const NO_FRAME: u32 = u32::MAX;
-const FREE: Place = Place { pgno: 0, frame: NO_FRAME };
+/// The number of a place without a page.
+const NONE: u32 = u32::MAX;
+const FREE: Place = Place { pgno: 0, number: NONE };
 
 /// Places of a table at the least.
 const PLACES_MIN: usize = 64;
 
-/// Frames by page number.
-pub(super) struct PageTable {
+/// Numbers below `u32::MAX` by page.
+pub(crate) struct PageTable {
     /// A power of two of them, at least half of them free.
     places: Vec<Place>,
     pages: usize,
@@ -47,44 +47,62 @@ impl PageTable {
     #[inline]
     fn place_of(&self, pgno: u32) -> usize {
         let mut at = self.home(pgno);
-        while self.places[at].frame != NO_FRAME && self.places[at].pgno != pgno {
+        while self.places[at].number != NONE && self.places[at].pgno != pgno {
             at = self.behind(at);
         }
         at
     }
 
-    /// The frame of a page.
-    #[inline]
-    pub(super) fn find(&self, pgno: u32) -> Option<u32> {
-        let frame = self.places[self.place_of(pgno)].frame;
-        (frame != NO_FRAME).then_some(frame)
+    /// Pages that have a number.
+    pub(crate) fn len(&self) -> usize {
+        self.pages
     }
 
-    /// A page that is in no frame lies in this one from now on.
-    pub(super) fn insert(&mut self, pgno: u32, frame: u32) {
+    /// The number of a page.
+    #[inline]
+    pub(crate) fn find(&self, pgno: u32) -> Option<u32> {
+        let number = self.places[self.place_of(pgno)].number;
+        (number != NONE).then_some(number)
+    }
+
+    /// A page that has a number gets another one; `false` if it has none.
+    #[inline]
+    pub(crate) fn replace(&mut self, pgno: u32, number: u32) -> bool {
+        debug_assert!(number != NONE);
+        let at = self.place_of(pgno);
+        let is_there = self.places[at].number != NONE;
+        if is_there {
+            self.places[at].number = number;
+        }
+        is_there
+    }
+
+    /// A page that has no number gets this one.
+    pub(crate) fn insert(&mut self, pgno: u32, number: u32) {
+        debug_assert!(number != NONE);
         if 2 * (self.pages + 1) > self.places.len() {
             let larger = vec![FREE; 2 * self.places.len()];
             let places = std::mem::replace(&mut self.places, larger);
-            for place in places.into_iter().filter(|place| place.frame != NO_FRAME) {
+            for place in places.into_iter().filter(|place| place.number != NONE) {
                 let at = self.place_of(place.pgno);
                 self.places[at] = place;
             }
         }
         let at = self.place_of(pgno);
-        assert!(self.places[at].frame == NO_FRAME, "a page lies in one frame");
-        self.places[at] = Place { pgno, frame };
+        assert!(self.places[at].number == NONE, "a page has one number");
+        self.places[at] = Place { pgno, number };
         self.pages += 1;
     }
 
-    /// A page is in no frame any more.
-    pub(super) fn remove(&mut self, pgno: u32) {
+    /// A page has no number any more.
+    pub(crate) fn remove(&mut self, pgno: u32) {
         let mut hole = self.place_of(pgno);
-        if self.places[hole].frame == NO_FRAME {
+        if self.places[hole].number == NONE {
             return;
         }
         let mask = self.places.len() - 1;
         let mut at = self.behind(hole);
-        while self.places[at].frame != NO_FRAME {
+        while self.places[at].number != NONE {
             let from_home = at.wrapping_sub(self.home(self.places[at].pgno)) & mask;
             // It may stand in the hole if it does not belong behind it.
             if from_home >= at.wrapping_sub(hole) & mask {
@@ -116,6 +134,8 @@ mod tests {
             // Grows to some 100 pages and shrinks again; page numbers lie close together, and all over.
             let spread = if step % 2 == 0 { 200 } else { u64::from(u32::MAX) };
             let pgno = next(spread);
+            assert_eq!(table.replace(pgno, step), map.contains_key(&pgno));
+            map.entry(pgno).and_modify(|number| *number = step);
             if map.contains_key(&pgno) || (step / 1_000) % 2 == 1 {
                 let gone = *map.range(pgno..).next().map_or(&pgno, |(pgno, _)| pgno);
                 table.remove(gone);
@@ -124,9 +144,9 @@ mod tests {
                 table.insert(pgno, step);
                 map.insert(pgno, step);
             }
-            assert_eq!(table.pages, map.len());
+            assert_eq!(table.len(), map.len());
             if step % 97 == 0 {
-                assert!(map.iter().all(|(pgno, frame)| table.find(*pgno) == Some(*frame)), "step {step}");
+                assert!(map.iter().all(|(pgno, number)| table.find(*pgno) == Some(*number)), "step {step}");
                 assert!((0..200).all(|pgno| table.find(pgno) == map.get(&pgno).copied()), "step {step}");
             }
         }
