@@ -170,10 +170,8 @@ impl Queue {
             let index = drive as u32 & ((1 << DRIVE_BITS) - 1);
             return Some((at_ns, Happening::DriveReady(index)));
         }
-        let next = if self.heap.is_empty() { None } else { self.heap.pop() };
-        let happening = self.first.happening;
-        self.first = next.unwrap_or(NOTHING);
-        Some((at_ns, happening))
+        let next = self.heap.pop().unwrap_or(NOTHING);
+        Some((at_ns, std::mem::replace(&mut self.first, next).happening))
     }
 }
 
