@@ -197,7 +197,8 @@ fn seek_curve(disk: &RotatingDisk) -> (f64, f64, f64) {
     (track, root, track + root * root_of_break)
 }
 
-/// Longest seek that the arithmetic of angles holds (2^24 ns times the turns per ns stays below 2^64).
+/// Refuses a disk whose figures contradict each other, or whose seek or settling takes more than 100 ms: the time of
+/// both is added in 32 bits of ns.
 pub(crate) fn check(disk: &RotatingDisk) -> Result<(), String> {
     let (track, root, at_break) = seek_curve(disk);
     let numbers = [

@@ -41,7 +41,7 @@ pub struct RotatingDisk {
     pub seek_track_ms: f64,
     /// Seek from the first track to the last.
     pub seek_full_ms: f64,
-    /// Added to the seek before a write.
+    /// Added to the seek before a write; 100 at most.
     pub write_settle_ms: f64,
     /// From a command's arrival at an idle disk to the start of its seek.
     pub command_ms: f64,
