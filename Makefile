@@ -50,6 +50,7 @@ soak:
 	  --test it --test commands -- fuzz:: import:: damaged_runs:: any_numbers:: --nocapture
 	PROOFLOAD_HOURS=24 $(CARGO) test --release -p campaign --locked --test it ageing:: -- --nocapture
 	PROOFLOAD_FULL_LENGTH=1 $(CARGO) test --release -p proofload --locked --test commands simulated_grades::an_honest -- --nocapture
+	PROOFLOAD_MATRIX=1 $(CARGO) test --release -p proofload --locked --test commands claim_matrix:: -- --nocapture
 	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p review --locked --test it compare_pairs:: -- --nocapture
 	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p proofload --locked --test commands equal_pairs:: -- --nocapture
 

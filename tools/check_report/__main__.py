@@ -28,7 +28,7 @@ import records
 import seals
 import sentence
 from compare import compared, differences, found, same, same_fields
-from figures import Window
+from figures import WAITING, Window
 from rundb import COUNTERS, Run
 
 COLUMNS = {"reads": ["transactional_read"], "writes": ["transactional_write"], "maintenance": ["maintenance_read"],
@@ -61,6 +61,8 @@ def check_test(window, report):
 def check_io(window, report, name):
     """Figures and percentiles of each measure: of all hosts, of a host, an instance, a database."""
     counted = {s["measure"] for s in window.sources for p in s["points"] if p.count and window.holds(p)} - COUNTERS
+    counted |= {s["measure"].removesuffix(WAITING) for s in window.waits for p in s["points"]
+                if window.holds(p) and p.t_ms + p.interval_ms >= window.end}
     same(f"figures: {name} measures", sorted(counted), sorted(row["measure"] for row in report["measures"]))
     scopes = [({}, row) for row in report["measures"]] + [({"host": row["host"]}, row) for row in report["hosts"]]
     for scope, row in scopes:

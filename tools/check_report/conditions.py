@@ -21,16 +21,23 @@ STEADY = {
 # The table of docs/verdict.md, in its order.
 NAMES = [
     "rules_percent", "load_tests", "target_set_percent", "target_met_percent", "worst_failure_percent",
-    "latency_limits_percent", "performance_window_s", "stress_window_s", "window_percent",
-    "cache_ratio", "cache_filled_percent", "maintained_percent", "reads_per_batch",
+    "claim_doubts", "iops_per_mailbox_percent", "latency_limits_percent", "performance_window_s", "stress_window_s", "window_percent",
+    "cache_ratio", "database_size_percent", "cache_filled_percent", "maintained_percent", "reads_per_batch",
     "writes_per_batch", "log_writes_per_batch", "log_file_kib_per_batch", "throughput_change_percent",
-    "write_change_percent", "write_start_percent", "latency_change_percent", "tests", "verified_percent",
-    "coverage_percent", "logs_verified_percent", "hosts_percent", "unbuffered_percent", "on_storage_percent",
-    "kernel_log_percent", "excused_limits", "errors",
+    "write_change_percent", "write_start_percent", "latency_change_percent", "equal_hosts_percent", "starved_percent",
+    "tests", "verified_percent", "coverage_percent", "logs_verified_percent", "verified_logs", "recovered_logs",
+    "hosts_percent", "undeclared_sharing", "unbuffered_percent", "on_storage_percent", "kernel_log_percent", "excused_limits", "errors",
 ]
 OF_LOADS = NAMES[NAMES.index("target_set_percent"):NAMES.index("tests")]
 PROGRAMME = ["performance", "stress", "database_checksum", "log_checksum", "backup", "soft_recovery"]
 HOLDS = {"at_most": lambda m, l: m <= l, "below": lambda m, l: m < l, "at_least": lambda m, l: m >= l}
+
+
+def is_excused(verdict):
+    """Whether a scheduled fault broke the limit of this verdict of a report, which is why it is not judged."""
+    measured, limit = verdict["measured"], verdict["limit"]
+    known = measured is not None and limit is not None
+    return verdict["outcome"] == "info" and known and not HOLDS[verdict["comparison"]](measured, limit)
 
 
 def share(part, whole):
@@ -68,9 +75,17 @@ class Facts:
         about = {
             "target_met_percent": self.targets,
             "worst_failure_percent": self.targets and self.claim and self.claim["iops_per_server"],
+            "iops_per_mailbox_percent": self.claim and self.claim.get("profile_iops_per_mailbox")
+            and self.claim["iops_per_mailbox"] is not None,
+            "database_size_percent": self.claim and self.claim.get("database_bytes"),
+            "verified_logs": self.caches,
+            "recovered_logs": self.run.table("recovery"),
             "performance_window_s": any(t["kind"] == "performance" for t in self.loads),
             "stress_window_s": any(t["kind"] == "stress" for t in self.loads),
             "coverage_percent": any(row["database"] is not None for row in self.run.table("checksum")),
+            "equal_hosts_percent": any(self.unequal(t) is not None for t in self.loads),
+            "starved_percent": self.run.run["world"] == "real",
+            "undeclared_sharing": self.run.run["world"] == "real",
             "unbuffered_percent": self.run.run["world"] == "real",
             "on_storage_percent": self.run.run["world"] == "real",
             "kernel_log_percent": self.run.run["world"] == "real",
@@ -97,7 +112,23 @@ class Facts:
         servers = len(self.present)
         figure = lowest(100 * target / servers / self.claim["iops_per_server"] for target in self.targets.values()) \
             if self.claim and self.claim["iops_per_server"] and servers else None
-        return 100.0 if figure is not None and abs(figure - 100) < 0.01 else figure
+        return 100.0 if figure is not None and 99 <= figure < 100 else figure
+
+    def doubts(self):
+        return len(json.loads((self.claim or {}).get("doubts") or "[]"))
+
+    def database_size(self):
+        ordinals = {t["ordinal"] for t in self.loads}
+        sizes = [s["bytes_before"] for s in self.run.table("database_size") if s["test"] in ordinals]
+        return 100 * min(sizes) / self.claim["database_bytes"] if sizes else None
+
+    def verified_logs(self):
+        files = {place: 0 for place in self.caches}
+        for row in self.run.table("checksum"):
+            place = (row["host"], row["instance"])
+            if row["database"] is None and place in files:
+                files[place] = max(files[place], row["files"])
+        return lowest(files.values())
 
     def cache_ratio(self):
         ordinals = {t["ordinal"] for t in self.loads}
@@ -133,9 +164,13 @@ class Facts:
         databases = {(d["host"], d["instance"], d["name"]) for d in self.run.databases}
         shares = []
         for test in self.loads:
+            row = self.rows[test["ordinal"]]
+            start, end = row["window_start_ms"], row["window_end_ms"]
+            if start is None or end is None:
+                return None
             read = {(s["host"], s["instance"], s["database"]) for s in self.run.sources
                     if s["test"] == test["ordinal"] and s["measure"] == "maintenance_read"
-                    and any(point.count > 0 for point in s["points"])}
+                    and sum(p.count for p in s["points"] if start <= p.t_ms < end) >= 8.46 * 0.9 * (end - start) / 1000}
             shares.append(share(len(read & databases), len(databases)))
         return lowest(shares)
 
@@ -182,6 +217,45 @@ class Facts:
         wanted = json.loads(self.claim["hosts"]) if self.claim else names
         return share(sum(1 for host in wanted if host in self.present), len(wanted))
 
+    def unequal(self, test):
+        """The slowest of hosts with equal instances and databases, in percent of the fastest."""
+        groups = {}
+        for host in [row["name"] for row in self.run.table("host")]:
+            own = (sorted((i["log_file_bytes"], i["cache_max_bytes"]) for i in self.run.instances if i["host"] == host),
+                   sorted(d["page_bytes"] for d in self.run.databases if d["host"] == host))
+            rate = sum(row["figures"]["per_s"] for row in test["hosts"] if row["host"] == host
+                       and row["measure"] in ("transactional_read", "transactional_write"))
+            if own[0]:
+                groups.setdefault(str(own), []).append(rate)
+        alike = [group for group in groups.values() if len(group) > 1 and max(group) > 0]
+        return min((100 * min(group) / max(group) for group in alike), default=None)
+
+    def starved(self):
+        kept = ("Load generator, late", "Some task of the host waits for a processor",
+                "Processors of the host, taken by other guests")
+        most = [max((r["mean"] for r in t["host_system"] if r["name"] in kept), default=None) for t in self.loads]
+        return None if None in most or not most else max(most)
+
+    def undeclared_sharing(self):
+        """Machines, file systems, exports and disks that several hosts name, without a row that declares it."""
+        rows = self.run.table("environment")
+        system = [e for e in rows if e["area"] == "System" and e["value"] != "not readable"]
+        machines = {e["host"]: e["value"] for name in ("Machine id", "Boot id") for e in system if e["name"] == name}
+        users = {}
+        for host, machine in machines.items():
+            users.setdefault((machine, ""), set()).add((host, ""))
+        for e in rows:
+            if e["name"] == "Identity" and e["area"].startswith("Volume "):
+                everywhere = e["value"].startswith(("export ", "disk naa.", "disk eui.", "disk t10.", "disk uuid."))
+                if everywhere or e["host"] in machines:
+                    part = ("" if everywhere else machines[e["host"]], e["value"])
+                    users.setdefault(part, set()).add((e["host"], e["area"]))
+        shared = {part: of for part, of in users.items() if len({host for host, _ in of}) > 1}
+        above = [of for (_, what), of in shared.items() if not what.startswith("disk ")]
+        news = [part for part, of in shared.items() if not part[1].startswith("disk ") or not any(of <= a for a in above)]
+        declared = {e["value"] for e in rows if e["area"] == "Shared by hosts" and e["severity"] == "info"}
+        return len(news) - sum(1 for _, what in news if what and any(text.endswith(f" share the {what}") for text in declared))
+
     def unbuffered(self):
         good = {c["host"] for c in self.report["checks"] if c["name"] == "Unbuffered I/O" and c["outcome"] == "good"}
         names = [row["name"] for row in self.run.table("host")]
@@ -220,6 +294,12 @@ class Facts:
             "target_set_percent": lambda: share(len(self.targets), len(self.loads)),
             "target_met_percent": lambda: lowest(100 * iops[ordinal] / target for ordinal, target in self.targets.items()),
             "worst_failure_percent": self.worst_failure,
+            "claim_doubts": self.doubts,
+            "iops_per_mailbox_percent":
+                lambda: 100 * self.claim["iops_per_mailbox"] / self.claim["profile_iops_per_mailbox"],
+            "database_size_percent": self.database_size,
+            "verified_logs": self.verified_logs,
+            "recovered_logs": lambda: lowest(row["logs"] for row in self.run.table("recovery")),
             "latency_limits_percent": self.latency_limits,
             "maintained_percent": self.maintained,
             "performance_window_s": lambda: self.window_s("performance", least),
@@ -232,6 +312,9 @@ class Facts:
             "coverage_percent": self.coverage,
             "logs_verified_percent": self.logs_verified,
             "hosts_percent": self.hosts,
+            "equal_hosts_percent": lambda: lowest(u for u in map(self.unequal, self.loads) if u is not None),
+            "starved_percent": self.starved,
+            "undeclared_sharing": self.undeclared_sharing,
             "unbuffered_percent": self.unbuffered,
             "on_storage_percent": self.on_storage,
             "kernel_log_percent": self.kernel_log,

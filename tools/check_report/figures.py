@@ -8,6 +8,7 @@ import bisect
 import collections
 
 MIB = 1 << 20
+WAITING = "_waiting"
 RANKS = {"p50_ms": 2, "p90_ms": 10, "p95_ms": 20, "p99_ms": 100, "p99_9_ms": 1_000, "p99_99_ms": 10_000}
 
 
@@ -16,11 +17,14 @@ class Window:
 
     def __init__(self, run, test):
         self.run, self.test = run, test
-        self.sources = [source for source in run.sources if source["test"] == test["ordinal"]]
+        sources = [source for source in run.sources if source["test"] == test["ordinal"]]
+        self.sources = [source for source in sources if not source["measure"].endswith(WAITING)]
+        self.waits = [source for source in sources
+                      if source["measure"].endswith(WAITING) and source["instance"] is not None]
         self.start, self.end = self.bounds()
         self.seconds = (self.end - self.start) / 1e3
+        self.of_hosts = self.samples_of_hosts()
         self.spans = self.samples()
-        self.starts = [start for start, _ in self.spans]
         self.known = {}
 
     def bounds(self):
@@ -36,29 +40,32 @@ class Window:
     def holds(self, point):
         return self.start <= point.t_ms + point.interval_ms // 2 < self.end
 
-    def samples(self):
-        """Samples begin where rows of databases and instances begin: those of the host with the most samples."""
+    def samples_of_hosts(self):
+        """Samples of a host begin where rows of its databases and instances begin."""
         length = max(self.test["sample_ms"], 1)
         hosts = collections.defaultdict(set)
         for source in self.sources:
             if source["instance"] is not None:
                 hosts[source["host"]] |= {(p.t_ms, p.t_ms + max(p.interval_ms, 1))
                                           for p in source["points"] if self.holds(p)}
-        best = []
-        for host in sorted(hosts):
-            taken = one_host(sorted(hosts[host]), length)
-            best = taken if len(taken) > len(best) else best
-        if best:
-            ends = [following for following, _ in best[1:]] + [best[-1][1]]
-            return [(start, end) for (start, _), end in zip(best, ends)]
+        taken = {host: one_host(sorted(rows), length) for host, rows in sorted(hosts.items())}
+        return {host: [(start, end) for (start, _), end in zip(spans, [next for next, _ in spans[1:]] + [spans[-1][1]])]
+                for host, spans in taken.items() if spans}
+
+    def samples(self):
+        """Samples of all hosts together: those of the host with the most, else even steps."""
+        if self.of_hosts:
+            return max(self.of_hosts.values(), key=len)
+        length = max(self.test["sample_ms"], 1)
         whole = (self.end - self.start) // length
         return [(self.start + n * length, self.start + (n + 1) * length) for n in range(whole)]
 
-    def sample_of(self, point):
+    def sample_of(self, point, spans=None):
         """The sample that holds the middle of a point; None between samples."""
+        spans = self.spans if spans is None else spans
         middle = point.t_ms + point.interval_ms // 2
-        index = bisect.bisect_right(self.starts, middle) - 1
-        return index if index >= 0 and middle < self.spans[index][1] else None
+        index = bisect.bisect_right(spans, middle, key=lambda span: span[0]) - 1
+        return index if index >= 0 and middle < spans[index][1] else None
 
     def sample_seconds(self, index):
         return (self.spans[index][1] - self.spans[index][0]) / 1e3
@@ -85,36 +92,52 @@ class Window:
     def figures(self, measures, **scope):
         key = (tuple(measures), tuple(sorted(scope.items(), key=str)))
         if key not in self.known:
-            self.known[key] = self.figures_of(self.points(measures, **scope))
+            self.known[key] = self.figures_of(
+                self.points(measures, **scope), scope.get("host"), self.waiting(measures, **scope))
         return self.known[key]
 
-    def figures_of(self, points):
-        """Rates divide by the window. A mean weighs operations; a sample mean weighs samples, empty ones as zero."""
+    def waiting(self, measures, **scope):
+        """What waited at the ends of the samples of databases and logs."""
+        wanted = {measure + WAITING for measure in measures}
+        return [p for s in self.waits if s["measure"] in wanted and all(s[key] == value for key, value in scope.items())
+                for p in s["points"] if self.holds(p)]
+
+    def figures_of(self, points, host=None, waiting=()):
+        """Rates divide by the window. A mean weighs operations; a sample mean weighs samples, empty ones as zero.
+
+        What waits at the end of a sample or of the window counts where it raises the mean.
+        """
         count = sum(point.count for point in points)
-        if count == 0:
+        at_the_end = [p for p in waiting if p.t_ms + p.interval_ms >= self.end]
+        if count + sum(point.count for point in at_the_end) == 0:
             return None
         size = sum(point.bytes for point in points)
         busy_ns = sum(point.latency_ns for point in points)
-        samples = [[0, 0, 0] for _ in self.spans]
-        for point in points:
-            index = self.sample_of(point)
-            if index is not None:
-                for at, value in enumerate([point.count, point.bytes, point.latency_ns]):
-                    samples[index][at] += value
+        spans = self.of_hosts.get(host, self.spans)
+        samples, waited = [[0, 0, 0] for _ in spans], [[0, 0, 0] for _ in spans]
+        for into, of in [(samples, points), (waited, waiting)]:
+            for point in of:
+                index = self.sample_of(point, spans)
+                if index is not None:
+                    for at, value in enumerate([point.count, point.bytes, point.latency_ns]):
+                        into[index][at] += value
         latencies = [ns / n / 1e6 if n else 0.0 for n, _, ns in samples]
         sizes = [amount / n if n else 0.0 for n, amount, _ in samples]
-        worst = max([(ms, n) for n, ms in enumerate(latencies) if samples[n][0]], default=None)
+        # Of equal ones the first.
+        judged = [mean_ms(ns, n, waited_ns, held) for (n, _, ns), (held, _, waited_ns) in zip(samples, waited)]
+        worst = max([(ms, -n) for n, ms in enumerate(judged) if ms is not None], default=None)
         return {
             "count": count,
             "per_s": count / self.seconds,
             "mib_per_s": size / MIB / self.seconds,
-            "bytes_mean": size / count,
+            "bytes_mean": size / count if count else None,
             "bytes_sample_mean": sum(sizes) / len(sizes) if sizes else None,
-            "latency_ms_mean": busy_ns / count / 1e6,
+            "latency_ms_mean": mean_ms(busy_ns, count, sum(p.latency_ns for p in at_the_end),
+                                       sum(p.count for p in at_the_end)),
             "latency_ms_sample_mean": sum(latencies) / len(latencies) if latencies else None,
             "latency_ms_sample_max": worst and worst[0],
-            "worst_sample_window_s": worst and max(0, self.starts[worst[1]] - self.start) / 1e3,
-            "latency_ms_max": max(point.longest_ns for point in points) / 1e6,
+            "worst_sample_window_s": worst and max(0, spans[-worst[1]][0] - self.start) / 1e3,
+            "latency_ms_max": max(point.longest_ns for point in points) / 1e6 if count else None,
             # Little's law: requests under way are the time that they took together, by time.
             "outstanding": busy_ns / 1e9 / self.seconds,
         }
@@ -127,6 +150,14 @@ class Window:
         if key not in self.known:
             self.known[key] = percentiles_of(self.slices(measure, **scope))
         return self.known[key]
+
+
+def mean_ms(busy_ns, count, waited_ns, held):
+    """The mean of completed operations, or of these and those that wait, whichever is higher; None if there is neither."""
+    means = [busy_ns / count / 1e6] if count else []
+    if count + held:
+        means.append((busy_ns + waited_ns) / (count + held) / 1e6)
+    return max(means, default=None)
 
 
 def one_host(rows, length):

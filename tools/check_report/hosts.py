@@ -1,7 +1,7 @@
 """Processors and memory of the hosts, the load generator's room, and the I/O of each volume."""
 
 from compare import same, same_fields
-from figures import MIB
+from figures import MIB, WAITING
 
 # A host is sampled each second; a slice of less than half of that joins a neighbour.
 SHORTEST_MS = 500
@@ -44,11 +44,16 @@ def check(window, report, name):
     for host in sorted({s["host"] for s in window.sources if s["measure"] == "cpu_busy_ns"}):
         program = shares(window, host, "cpu_busy_ns", "cpu_available_ns")
         everything = shares(window, host, "host_cpu_busy_ns", "host_cpu_available_ns")
-        thread = [(p.interval_ms, p.value, p.interval_ms * 1e6)
-                  for p in window.points(["cpu_busiest_thread_ns"], host=host) if p.interval_ms]
+        thread, late, pressure = ([(p.interval_ms, p.value, p.interval_ms * 1e6)
+                                   for p in window.points([counter], host=host) if p.interval_ms]
+                                  for counter in ["cpu_busiest_thread_ns", "late_ns", "host_cpu_pressure_ns"])
         wanted[host, "Processors of the host, busy"] = weighed(everything)
         wanted[host, "Processors, busy for the load generator"] = weighed(program)
         wanted[host, "Busiest thread of the load generator"] = weighed(thread)
+        wanted[host, "Load generator, late"] = weighed(late)
+        wanted[host, "Some task of the host waits for a processor"] = weighed(pressure)
+        wanted[host, "Processors of the host, taken by other guests"] = weighed(
+            shares(window, host, "host_cpu_stolen_ns", "host_cpu_available_ns"))
         wanted[host, "Memory available"] = memory(window.points(["host_memory_available_bytes"], host=host))
         if program:
             busy[host] = [weighed(part)["mean"] / 100 if part else None for part in [program, thread, everything]]
@@ -84,18 +89,20 @@ def volumes(window, report, name):
     copies = {(b["host"], b["instance"], b["database"]): b["destination"]
               for b in run.of_test("backup", window.test["ordinal"]) if b["destination"]}
     points = {}
-    for source in window.sources:
+    for source in window.sources + window.waits:
         origin = (source["host"], source["instance"], source["database"])
         if origin not in files:
             continue
-        at = files[origin] if source["measure"] in READS + WRITES else copies.get(origin, files[origin])
-        column = "reads" if source["measure"] in READS + ["verify_read"] else \
-            "writes" if source["measure"] in WRITES + ["backup_write"] else None
+        measure = source["measure"].removesuffix(WAITING)
+        at = files[origin] if measure in READS + WRITES else copies.get(origin, files[origin])
+        column = "reads" if measure in READS + ["verify_read"] else \
+            "writes" if measure in WRITES + ["backup_write"] else None
         volume = volume_of(source["host"], at)
         if column and volume:
-            both = points.setdefault((source["host"], volume), {"reads": [], "writes": []})
-            both[column] += [point for point in source["points"] if window.holds(point)]
-    wanted = {key: {column: window.figures_of(of) for column, of in both.items()} for key, both in points.items()}
+            both = points.setdefault((source["host"], volume), {"reads": ([], []), "writes": ([], [])})
+            both[column][measure != source["measure"]].extend(p for p in source["points"] if window.holds(p))
+    wanted = {key: {column: window.figures_of(of, key[0], held) for column, (of, held) in both.items()}
+              for key, both in points.items()}
     wanted = {key: both for key, both in wanted.items() if any(both.values())}
     told = {(row["host"], row["volume"]): row for row in report["volumes"]}
     same(f"volumes: {name} which", sorted(wanted), sorted(told))

@@ -388,7 +388,9 @@ class Check:
              b["destination"] or "nowhere: read only"] for b in test["backups"]])
         self.table(section, "Replay of the logs since the backup" if restore else "Soft recovery", [
             [*self.origin(r), num(r["logs"], 0), f"{num(r['elapsed_s'], 1)} s", num(r["s_per_log"], 3),
-             *([] if restore else [num(r["reads_per_log"], 1), num(r["writes_per_log"], 2), num(r["log_reads_per_log"], 2)])]
+             *([] if restore else [num(r["reads_per_log"], 1), num(r["writes_per_log"], 2), num(r["log_reads_per_log"], 2)]),
+             *(num(r["work"][key], 0) if r["work"] else "" for key in [
+                 "segments_given_up", "pages_repaired", "transactions_undone"])]
             for r in test["recoveries"]])
 
     def test(self, test):

@@ -151,6 +151,12 @@ def statistics(window, report, name):
     for ours, theirs in both("recovery", report["recoveries"]):
         logs, seconds = ours["logs"], ours["elapsed_ms"] / 1e3
 
+        def work(row):
+            branches = row.get("branches")
+            return None if branches is None else {**picked(
+                row, "segments_corrected", "segments_given_up", "segments_unexplained", "page_changes",
+                "pages_repaired", "transactions_undone"), "branches": json.loads(branches)}
+
         def per_log(measure):
             if not logs or window.test["kind"] == "restore":
                 return None
@@ -159,7 +165,7 @@ def statistics(window, report, name):
         same_fields(f"recovery: {name}", {
             **place(ours), "logs": logs, "elapsed_s": seconds, "s_per_log": seconds / logs if logs else None,
             "reads_per_log": per_log("transactional_read"), "writes_per_log": per_log("transactional_write"),
-            "log_reads_per_log": per_log("log_read")}, theirs)
+            "log_reads_per_log": per_log("log_read"), "work": work(ours)}, theirs)
     # In the order in which a request meets them.
     kinds = ["processor", "link", "controller", "read_cache", "store", "pool", "volume", "drive"]
     parts = sorted(run.of_test("storage_part", ordinal), key=lambda part: kinds.index(part["kind"]))

@@ -5,8 +5,9 @@ import math
 import sqlite3
 import zlib
 
-COUNTERS = {"page_fault_stalls", "cache_bytes", "log_generations", "growth_bytes", "cpu_busy_ns", "cpu_available_ns",
-            "cpu_busiest_thread_ns", "host_cpu_busy_ns", "host_cpu_available_ns", "host_memory_available_bytes"}
+COUNTERS = {"page_fault_stalls", "small_cache_stalls", "cache_bytes", "log_generations", "growth_bytes", "cpu_busy_ns", "cpu_available_ns",
+            "cpu_busiest_thread_ns", "host_cpu_busy_ns", "host_cpu_available_ns", "host_memory_available_bytes",
+            "host_cpu_stolen_ns", "host_cpu_pressure_ns", "late_ns"}
 
 # One interval of one source; `value` of a counter, the other figures of an I/O class or batches.
 Point = collections.namedtuple("Point", "t_ms interval_ms count bytes latency_ns longest_ns value")

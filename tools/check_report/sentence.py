@@ -1,9 +1,10 @@
 """The sentence of the grade and its reasons, word by word (docs/verdict.md), and the notes of the conditions."""
 
 import json
+import math
 
 from compare import same
-from conditions import Facts
+from conditions import Facts, is_excused
 from page import num, significant
 
 # Conditions whose note tells a number of things, not the share that they are.
@@ -17,9 +18,11 @@ COMPARE = {"database_checksum", "backup_to_disk", "restore"}
 def unseen(kinds):
     """What the checks among these kinds of tests cannot see."""
     if kinds & (COMPARE | {"backup"}):
-        yield "No check sees an older version of a page in its place, unless this run changed the page."
+        yield "No check sees an older version of a page that did not change since its flush map was begun anew."
         if not kinds & COMPARE:
             yield "A backup does not see sectors of a page that changed places with equal parities."
+        else:
+            yield "No check sees sectors that changed places in bytes of a page that hold no entry."
 
 
 def causes(report):
@@ -97,16 +100,47 @@ def per_server(iops):
 def qualified(facts, conditions):
     claim = facts.claim
     if claim and claim["mailboxes"] is not None and claim["iops_per_server"] is not None:
-        carries = f"carries {num(claim['mailboxes'], 0)} mailboxes ({per_server(claim['iops_per_server'])})"
+        each = claim.get("iops_per_mailbox")
+        each = "" if each is None else f", {significant(each)} per mailbox"
+        carries = f"carries {num(claim['mailboxes'], 0)} mailboxes ({per_server(claim['iops_per_server'])}{each})"
     else:
         servers = max(1, len(json.loads(claim["hosts"])) if claim else 1)
         carries = f"carries the stated load of {per_server(min(facts.targets.values(), default=0) / servers)}"
     case = f" with {claim['failure']} lost" if claim and claim["failure"] else ""
     begins = "By its own rules, the" if any(c["weaker"] for c in conditions) else "The"
-    return f"{begins} storage {carries}{case}."
+    size = next((c["measured"] for c in conditions if c["name"] == "database_size_percent"), None)
+    size = "" if size is None else f", with databases of {bare(size)} % of the planned size"
+    return f"{begins} storage {carries}{case}{size}."
 
 
-def held(facts, conditions):
+def excused(report):
+    """Limits that a scheduled fault broke, with their tests; the one that was missed furthest first."""
+    rows = [(t["name"], v) for t in report["tests"] for v in t["verdicts"] if is_excused(v)]
+    return sorted(rows, key=lambda row: -abs(math.log(row[1]["measured"] / row[1]["limit"])))
+
+
+def outside(broken):
+    if not broken:
+        return ""
+    worst = broken[0][1]
+    what = {"read_latency_avg": "mean read", "read_latency_max": "read sample", "log_write_latency_avg": "mean log write",
+            "log_write_latency_max": "log write sample"}.get(worst["rule"], "rate")
+    return f" outside the scheduled fault; during it {counted(len(broken), 'limit')} broke, " \
+        f"worst {what} {significant(worst['measured'])} {worst['unit']}"
+
+
+def tested(facts):
+    """What was under test, as far as the sentence of a qualified run does not say it."""
+    claim = facts.claim
+    if not claim or not claim.get("engine"):
+        return []
+    copies = claim["copies"]
+    copies = "" if copies is None else "1 copy of each database; " if copies == 1 else \
+        f"{copies} copies of each database, the active one included; "
+    return [f"Under test: {', '.join(json.loads(claim['hosts']))} on {claim['storage']}; {copies}{claim['engine']}."]
+
+
+def held(facts, conditions, broken):
     if not facts.loads:
         return "No limit was broken, but no load test took place: nothing is known of the storage under load."
     iops = min(test["throughput"]["transactional_iops"] for test in facts.loads)
@@ -115,7 +149,7 @@ def held(facts, conditions):
         "the target was reached, but this is no qualification" if "target_met_percent" in met else "the target was not reached"
     estimate = "" if "window_percent" in met else " in an estimate of the full window"
     figure = significant(iops) if iops < 100 else num(iops, 0)
-    return f"Latency limits held at {figure} transactional I/O per second{estimate}; {target}."
+    return f"Latency limits held at {figure} transactional I/O per second{estimate}{outside(broken)}; {target}."
 
 
 def place(verdict):
@@ -149,11 +183,11 @@ def check(run, report):
     grade, conditions, reasons = verdict["grade"], verdict["conditions"], list(verdict["reasons"])
     outcomes = [v["outcome"] for _, verdicts in judged(report) for v in verdicts]
     passed, unproved = outcomes.count("pass"), outcomes.count("unproved")
-    broken = list(failures(report))
+    broken, spared = list(failures(report)), excused(report)
     limits = passed + unproved
     seen = f"until then {num(passed, 0)} of {counted(limits, 'limit')} {'was' if limits == 1 else 'were'} kept" \
         if passed else "no limit was judged"
-    said = {"qualified": lambda: qualified(facts, conditions), "held": lambda: held(facts, conditions),
+    said = {"qualified": lambda: qualified(facts, conditions), "held": lambda: held(facts, conditions, spared),
             "failed": lambda: broken[0] if broken else "",
             "incomplete": lambda: f"The run is not complete: nothing is proved; {seen}."}[grade]()
     said = said if run.run["world"] == "real" or grade == "incomplete" else f"Predicted, not tested: {said}"
@@ -162,7 +196,9 @@ def check(run, report):
     same("sentence: headline", said, headline[:len(said)] if grade == "failed" else headline)
     for n, begins in enumerate(broken):
         same("sentence: broken", begins, reasons[n][:len(begins)] if n < len(reasons) else None)
-    not_proved = [f"{name}: “{v['text']}” is not proved on {place(v)}." for name, rows in judged(report) for v in rows
+    # Those of the run come first.
+    of_all = sorted(judged(report), key=lambda rows: rows[1] is not report["run_verdicts"])
+    not_proved = [f"{name}: “{v['text']}” is not proved on {place(v)}." for name, rows in of_all for v in rows
                   if v["outcome"] == "unproved"]
     same("sentence: not proved", not_proved, [text for text in reasons if "” is not proved on " in text])
     doubts = len([e for e in run.table("environment") if e["severity"] != "info"])
@@ -171,7 +207,9 @@ def check(run, report):
     if grade in ("held", "qualified"):
         tests = counted(len(report["tests"]), "test")
         same("sentence: reasons", [
-            f"{tests} carried out, {num(passed, 0)} of {counted(passed, 'limit')} kept.",
+            *(f"{name}: “{v['text']}” on {place(v)}." for name, v in spared),
+            *(tested(facts) if grade == "qualified" else []),
+            f"{tests} carried out, {num(passed, 0)} of {counted(passed + len(spared), 'limit')} kept.",
             *(f"Missing: {c['note']}. Remedy: {c['remedy']}." for c in conditions if not c["met"]),
             *(f"Own rule: {c['text']}: {bounds(c['least'], c['most'])} {c['unit']} (published: "
               f"{bounds(c['published_least'], c['published_most'])})." for c in conditions if c["met"] and c["weaker"]),

@@ -22,6 +22,7 @@ mod error;
 mod hardware;
 mod links;
 mod lru;
+mod plausible;
 mod raid;
 mod ranges;
 mod report;

@@ -45,10 +45,11 @@ pub use change::{
     Undo,
 };
 pub use descents::Descents;
-pub use in_use::PagesInUse;
+pub use in_use::{PagesInUse, ReferenceSearch, ZeroPages, describe_zero_pages};
 pub use log_record::{LogRecord, PageRecord, PageRecordKind};
 pub use page_coding::{PageCoding, PlainCoding};
 pub use pager::{FilePages, Pager, Result, Stop};
 pub use sparse::{NodeFunction, Outline, SparsePage, Spot};
 pub use tree::{Position, Seek, Tree};
 pub use view::PageView;
+pub use wire::{put_int, take_int};

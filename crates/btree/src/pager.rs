@@ -70,7 +70,8 @@ pub enum Stop {
 /// Pages of a file that nobody changes, as far as they have been read.
 pub struct FilePages {
     page_bytes: usize,
-    pages: BTreeMap<u32, Box<[u8]>>,
+    /// Nothing of a page that cannot be used.
+    pages: BTreeMap<u32, Option<Box<[u8]>>>,
 }
 
 impl FilePages {
@@ -81,13 +82,25 @@ impl FilePages {
 
     /// Page `pgno`, whose checksum and structure are right.
     pub fn add(&mut self, pgno: u32, page: &[u8]) {
-        self.pages.insert(pgno, page.into());
+        self.pages.insert(pgno, Some(page.into()));
+    }
+
+    /// Whether [`Self::add_damaged`] was told of page `pgno`.
+    pub fn is_damaged(&self, pgno: u32) -> bool {
+        self.pages.get(&pgno).is_some_and(Option::is_none)
+    }
+
+    /// Page `pgno` cannot be used: it is damaged, or the file lacks it.
+    pub fn add_damaged(&mut self, pgno: u32) {
+        self.pages.insert(pgno, None);
     }
 }
 
 impl Pager for FilePages {
     fn page(&self, pgno: u32) -> Result<PageView<'_>, Stop> {
-        self.pages.get(&pgno).map(|page| PageView::of_bytes(page)).ok_or(Stop::Missing(pgno))
+        let page = self.pages.get(&pgno).ok_or(Stop::Missing(pgno))?;
+        let damaged = Stop::Damaged { pgno, reason: "it cannot be read" };
+        page.as_deref().map(PageView::of_bytes).ok_or(damaged)
     }
 
     fn page_bytes(&self) -> usize {

@@ -1,6 +1,6 @@
 //! Measures the shape of the load with the real engine, and how fast one core drives it.
 //!
-//! `cargo run --release -p campaign --example load_shape` prints the tables of docs/fidelity.md in the
+//! `cargo run --release -p campaign --example load_shape` prints the figures of docs/lab/fidelity.md in the
 //! simulated world. `... load_shape real FOLDER CACHE_MIB RATIO WARM_UP BATCHES LOGS` prints them on real
 //! files: FOLDER exists, and databases of RATIO times the cache are made in it, or used if they are there.
 //! `simulated CACHE_MIB RATIO WARM_UP BATCHES LOGS` prints the same of a database of that size in the simulated

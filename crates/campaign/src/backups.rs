@@ -16,6 +16,7 @@ use crate::error::CampaignError;
 use crate::host::{OpenOptions, ShardState};
 use crate::init::make_folders;
 use crate::load::Mode;
+use crate::recovery_report::work_of;
 use crate::rule::Rule;
 use crate::running::Campaign;
 use crate::verdict::Coverage;
@@ -128,19 +129,19 @@ impl Campaign<'_> {
                 let bytes_expected = Some(bytes);
                 let origin = Origin::database(self.host_name(), &instance.name, &database.name);
                 let path = copy_path(spec.backup_dir.as_deref(), &database.dir, &database.name, RESTORED);
-                let destination = Some(path);
-                self.record(Backup {
-                    test: ordinal,
-                    origin,
-                    destination,
-                    bytes,
-                    bytes_expected,
-                    elapsed_ms,
-                })?;
+                let (test, destination) = (ordinal, Some(path));
+                self.record(Backup { test, origin, destination, bytes, bytes_expected, elapsed_ms })?;
             }
             let origin = Origin::instance(self.host_name(), &instance.name);
             let logs = u64::from(report.logs_replayed);
-            self.record(Recovery { test: ordinal, origin: origin.clone(), logs, elapsed_ms: replay_ms })?;
+            let work = Some(work_of(&report));
+            self.record(Recovery {
+                test: ordinal,
+                origin: origin.clone(),
+                logs,
+                elapsed_ms: replay_ms,
+                work,
+            })?;
             self.judge(rule.judge(ordinal, origin, Some(logs as f64), 1.0))?;
             let replayed = counted(logs, "log");
             let text = format!("{}: {replayed} replayed over the restored copy", instance.name);
@@ -338,6 +339,7 @@ async fn restore_all(
     let check = check_all(state, instance, &restored).await?;
     for path in &restored {
         state.world.remove(path).await?;
+        remove_if_there(state, &engine::flush_map_path(path)).await?;
     }
     remove_files(state, &log_dir).await?;
     state.world.remove(&log_dir).await?;
@@ -376,17 +378,18 @@ async fn copy_file(
     while offset < bytes {
         check_stop(state)?;
         let piece = COPY_BYTES.min(bytes - offset);
-        let started = state.world.now();
+        let operation = counters.begin(IoClass::BackupRead, state.world.now());
         // A buffer for each page: a page that a simulated storage knows without its bytes stays so.
         let pages = (0..piece as usize).step_by(page_bytes).map(|at| page_bytes.min(piece as usize - at));
         let bufs: Bufs = pages.map(|bytes| PageBuf::empty(bytes.next_multiple_of(SECTOR_BYTES))).collect();
         let (read, bufs) = source.read_at(offset, bufs).await;
         read?;
         let between = state.world.now();
-        counters.record(IoClass::BackupRead, piece, between.since(started).as_nanos() as u64);
+        operation.completed(piece, between);
+        let operation = counters.begin(IoClass::BackupWrite, between);
         let (written, _) = target.write_at(offset, bufs).await;
         written?;
-        counters.record(IoClass::BackupWrite, piece, state.world.now().since(between).as_nanos() as u64);
+        operation.completed(piece, state.world.now());
         offset += piece;
     }
     target.sync().await?;

@@ -109,6 +109,10 @@ impl Campaign<'_> {
             let place = origin.database.as_deref().unwrap_or_default();
             self.event(Severity::Error, Some(test), &format!("{place}: page {page}: {reason}"))?;
         }
+        for note in findings.notes() {
+            let place = origin.database.as_deref().unwrap_or_default();
+            self.event(Severity::Info, Some(test), &format!("{place}: {note}"))?;
+        }
         let read = PagesRead {
             files: 0,
             pages: findings.pages,
@@ -251,9 +255,8 @@ pub async fn check_database(
     let (counters, progress) = &side.databases[number];
     let (world, stop) = (&state.world, &state.stop);
     let page_bytes = page_bytes as usize;
-    let versions = state.versions_of(instance, number, path);
-    let is_sound = |page: PageRef<'_>| template.has_sound_payloads(page);
-    let made_of = engine::MadeOf::from(&template).changed(&versions).written(&is_sound);
+    let is_sound = |pgno, page: PageRef<'_>| template.is_as_written(pgno, page);
+    let made_of = engine::MadeOf::from(&template).written(&is_sound);
     Ok(engine::check_database(world, path, page_bytes, made_of, STREAM, counters, progress, stop).await?)
 }
 

@@ -7,8 +7,8 @@
 //! fault, or the worst sample of the rest. Looks at intervals that grow by a tenth each time keep the error of
 //! stopping at a lucky one small.
 
-use results::IoClass;
 use results::batch_means::{Spread, shown};
+use results::{IoClass, Waiting};
 use world::Time;
 
 use crate::sampler::ClassTotals;
@@ -48,12 +48,13 @@ impl Estimate {
     }
 
     /// Takes what the window has counted by `now`; a sample ends when `sample_ms` have passed.
-    pub fn add(&mut self, seen: &ClassTotals, now: Time, sample_ms: u64) {
+    /// What waits counts with the time that it has waited so far.
+    pub fn add(&mut self, seen: &ClassTotals, waiting: &Waiting, now: Time, sample_ms: u64) {
         if (now.since(self.sampled).as_millis() as u64) < sample_ms {
             return;
         }
         self.sampled = now;
-        let sums = sums(seen, now.since(self.opened).as_secs_f64());
+        let sums = sums(seen, waiting, now.since(self.opened).as_secs_f64());
         for ((samples, sum), before) in self.samples.iter_mut().zip(sums).zip(self.sums) {
             samples.push((sum.0 - before.0, sum.1 - before.1));
         }
@@ -100,15 +101,15 @@ impl Estimate {
     }
 }
 
-fn sums(seen: &ClassTotals, seconds: f64) -> Sums {
-    let totals = |class| seen.class(class);
-    let (reads, writes) = (totals(IoClass::TransactionalRead), totals(IoClass::TransactionalWrite));
-    let logs = totals(IoClass::LogWrite);
-    [
-        ((reads.count + writes.count) as f64, seconds),
-        (reads.latency_ns_sum as f64, reads.count as f64),
-        (logs.latency_ns_sum as f64, logs.count as f64),
-    ]
+fn sums(seen: &ClassTotals, waiting: &Waiting, seconds: f64) -> Sums {
+    let completed = [IoClass::TransactionalRead, IoClass::TransactionalWrite];
+    let completed: u64 = completed.iter().map(|class| seen.class(*class).count).sum();
+    let latency = |class| {
+        let mut all = seen.class(class);
+        all.add(waiting.class(class));
+        (all.latency_ns_sum as f64, all.count as f64)
+    };
+    [(completed as f64, seconds), latency(IoClass::TransactionalRead), latency(IoClass::LogWrite)]
 }
 
 #[cfg(test)]
@@ -126,7 +127,12 @@ mod tests {
                 .for_each(|_| seen.record(IoClass::TransactionalRead, 32_768, read_ms(minute) * 1_000_000));
             (0..20).for_each(|_| seen.record(IoClass::TransactionalWrite, 32_768, 5_000_000));
             (0..20).for_each(|_| seen.record(IoClass::LogWrite, 4_096, 2_000_000));
-            estimate.add(&seen, Time::default() + Duration::from_secs(60 * (minute + 1)), 60_000);
+            estimate.add(
+                &seen,
+                &Waiting::default(),
+                Time::default() + Duration::from_secs(60 * (minute + 1)),
+                60_000,
+            );
         }
         estimate
     }
@@ -165,7 +171,12 @@ mod tests {
         let mut seen = ClassTotals::default();
         for minute in 1..=100 {
             seen.record(IoClass::TransactionalRead, 32_768, 1_000_000);
-            estimate.add(&seen, Time::default() + Duration::from_secs(60 * minute), 60_000);
+            estimate.add(
+                &seen,
+                &Waiting::default(),
+                Time::default() + Duration::from_secs(60 * minute),
+                60_000,
+            );
         }
         assert!(!estimate.is_good());
     }

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use engine::{
-    Counters, DatabaseConfig, Instance, InstanceConfig, MaintenanceConfig, PageVersions, Progress,
-    RecoveryReport, Redo, StopSignal, maintain_in_recovery,
+    Counters, DatabaseConfig, Instance, InstanceConfig, MaintenanceConfig, Progress, RecoveryReport, Redo,
+    StopSignal, maintain_in_recovery,
 };
 use futures_util::future::join_all;
 use results::IoClass;
@@ -114,8 +114,6 @@ pub struct ShardState {
 pub struct SideWork {
     /// One per database.
     pub databases: Vec<(Counters, Progress)>,
-    /// What this process made of the pages of each database.
-    pub versions: Vec<PageVersions>,
     /// For logs.
     pub log: Counters,
 }
@@ -136,7 +134,7 @@ pub struct OpenInstance {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct LastCounts {
-    page_fault_stalls: u64,
+    cache: engine::CacheStatus,
     log_rolls: u64,
 }
 
@@ -224,18 +222,18 @@ impl Host {
         let shards: Vec<Duration> = shards.await.into_iter().collect::<Option<_>>()?;
         let now = UsageMark { at: self.world.now(), host: self.world.host_usage()?, shards };
         let ns = |later: Duration, earlier: Duration| later.saturating_sub(earlier).as_nanos() as u64;
+        let busiest =
+            |last: &UsageMark| now.shards.iter().zip(&last.shards).map(|(now, last)| ns(*now, *last)).max();
+        let pressure = |last: &UsageMark| Some(ns(now.host.host_cpu_pressure?, last.host.host_cpu_pressure?));
         let counts = self.last_usage.borrow().as_ref().map(|last| UsageCounts {
             cpu_busy_ns: ns(now.host.program_cpu, last.host.program_cpu),
             cpu_available_ns: now.at.since(last.at).as_nanos() as u64 * now.host.program_cpus as u64,
-            cpu_busiest_thread_ns: now
-                .shards
-                .iter()
-                .zip(&last.shards)
-                .map(|(now, last)| ns(*now, *last))
-                .max()
-                .unwrap_or(0),
+            cpu_busiest_thread_ns: busiest(last).unwrap_or(0),
             host_cpu_busy_ns: ns(now.host.host_cpu_busy, last.host.host_cpu_busy),
             host_cpu_available_ns: ns(now.host.host_cpu_total, last.host.host_cpu_total),
+            host_cpu_stolen_ns: ns(now.host.host_cpu_stolen, last.host.host_cpu_stolen),
+            host_cpu_pressure_ns: pressure(last),
+            late_ns: ns(now.host.program_late, last.host.program_late),
             host_memory_available_bytes: now.host.memory_available_bytes,
         });
         self.last_usage.replace(Some(now));
@@ -309,7 +307,8 @@ impl ShardState {
         path: &str,
     ) -> Result<TemplateDatabase, CampaignError> {
         let page_bytes = self.spec(instance).page_bytes;
-        let started = self.world.now();
+        let side = self.side(instance);
+        let operation = side.databases[number].0.begin(IoClass::HousekeepingRead, self.world.now());
         let no_database = |error: world::Error| match error.kind {
             ErrorKind::NotFound => CampaignError::NoDatabase { path: path.to_owned() },
             _ => error.into(),
@@ -318,9 +317,7 @@ impl ShardState {
         let offset = (u64::from(TemplateDatabase::SHAPE_PAGE) + 1) * u64::from(page_bytes);
         let (result, bufs) = file.read_at(offset, smallvec![PageBuf::empty(page_bytes as usize)]).await;
         result?;
-        let latency_ns = self.world.now().since(started).as_nanos() as u64;
-        let side = self.side(instance);
-        side.databases[number].0.record(IoClass::HousekeepingRead, u64::from(page_bytes), latency_ns);
+        operation.completed(u64::from(page_bytes), self.world.now());
         TemplateDatabase::of_shape_page(bufs[0].as_slice())
             .map_err(|source| CampaignError::Template { path: path.to_owned(), source })
     }
@@ -368,20 +365,11 @@ impl ShardState {
                 template_id: Some(template.id()),
                 nodes: Some(template.clone()),
                 counters: side.databases[number].0.clone(),
-                versions: self.versions_of(instance, number, path),
                 ..DatabaseConfig::new(path)
             });
             templates.push(template);
         }
         Ok((config, templates))
-    }
-
-    /// What this process made of the pages of the file `path`, used as database `number` of an instance; a copy
-    /// has its own.
-    pub fn versions_of(&self, instance: usize, number: usize, path: &str) -> PageVersions {
-        let spec = &self.spec(instance).databases[number];
-        let is_own = database_path(&spec.dir, &spec.name) == path;
-        if is_own { self.side(instance).versions[number].clone() } else { PageVersions::default() }
     }
 
     /// Paths of the databases of an instance.
@@ -487,7 +475,6 @@ impl ShardState {
         let databases = self.spec(instance).databases.len();
         let new = || SideWork {
             databases: (0..databases).map(|_| Default::default()).collect(),
-            versions: (0..databases).map(|_| PageVersions::default()).collect(),
             log: Counters::default(),
         };
         self.side.borrow_mut().entry(instance).or_insert_with(|| Rc::new(new())).clone()
@@ -497,16 +484,17 @@ impl ShardState {
         let side = self.side(instance);
         let anew = |(counters, _): &(Counters, Progress)| (counters.clone(), Progress::default());
         let databases = side.databases.iter().map(anew).collect();
-        self.side.borrow_mut().insert(
-            instance,
-            Rc::new(SideWork { databases, versions: side.versions.clone(), log: side.log.clone() }),
-        );
+        self.side.borrow_mut().insert(instance, Rc::new(SideWork { databases, log: side.log.clone() }));
     }
 
     fn take_counts(&self, instance: usize) -> HostCounts {
-        let (spec, side) = (self.spec(instance), self.side(instance));
-        let mut log =
-            LogCounts { instance: spec.name.clone(), io: side.log.take().io, ..LogCounts::default() };
+        let (spec, side, now) = (self.spec(instance), self.side(instance), self.world.now());
+        let mut log = LogCounts {
+            instance: spec.name.clone(),
+            io: side.log.take().io,
+            waiting: side.log.waiting(now),
+            ..LogCounts::default()
+        };
         let mut databases: Vec<DatabaseCounts> = spec
             .databases
             .iter()
@@ -515,6 +503,7 @@ impl ShardState {
                 instance: spec.name.clone(),
                 database: database.name.clone(),
                 io: counters.take().io,
+                waiting: counters.waiting(now),
                 ..DatabaseCounts::default()
             })
             .collect();
@@ -553,12 +542,11 @@ impl OpenInstance {
     }
 
     fn add_counts(&self, page_bytes: u32, log: &mut LogCounts, databases: &mut [DatabaseCounts]) {
-        let status = self.instance.cache_status();
-        let now =
-            LastCounts { page_fault_stalls: status.page_fault_stalls, log_rolls: self.instance.log_rolls() };
+        let now = LastCounts { cache: self.instance.cache_status(), log_rolls: self.instance.log_rolls() };
         let last = self.last.replace(now);
-        log.page_fault_stalls += now.page_fault_stalls - last.page_fault_stalls;
-        log.cache_bytes = status.resident_bytes;
+        log.page_fault_stalls += now.cache.page_fault_stalls - last.cache.page_fault_stalls;
+        log.small_cache_stalls += now.cache.small_cache_stalls - last.cache.small_cache_stalls;
+        log.cache_bytes = now.cache.resident_bytes;
         log.log_generations += now.log_rolls - last.log_rolls;
         let mut pages = self.pages.borrow_mut();
         for ((number, database), pages) in (1..).zip(databases).zip(pages.iter_mut()) {

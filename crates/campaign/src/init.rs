@@ -111,13 +111,12 @@ async fn check_headers(
 ) -> Result<(), CampaignError> {
     let page_bytes = state.deployment.instances[instance].page_bytes;
     let page = || PageBuf::empty(page_bytes as usize);
-    let started = state.world.now();
+    let side = state.side(instance);
+    let operation = side.databases[number].0.begin(IoClass::HousekeepingRead, state.world.now());
     let file = state.world.open(path, OpenMode::Read).await?;
     let (read, pages) = file.read_at(0, smallvec![page(), page()]).await;
     read?;
-    let latency_ns = state.world.now().since(started).as_nanos() as u64;
-    let (counters, _) = &state.side(instance).databases[number];
-    counters.record(IoClass::HousekeepingRead, 2 * u64::from(page_bytes), latency_ns);
+    operation.completed(2 * u64::from(page_bytes), state.world.now());
     let start = pages.iter().flat_map(|page| page.as_slice()).copied().collect::<Vec<u8>>();
     let header = DatabaseHeader::read(&start);
     header.map(drop).map_err(|damage| CampaignError::NoHeader { path: path.to_owned(), damage })

@@ -4,11 +4,10 @@
 //! leaves a gap in it: a time in which the load generator did not do its part. That says nothing about the
 //! storage, in either direction.
 
-use results::{Comparison, Origin, Severity, Verdict};
+use results::Severity;
 use world::{Duration, LAPSE_MIN, LapseKind};
 
 use crate::error::CampaignError;
-use crate::rule::Rule;
 use crate::running::{Campaign, Running};
 
 impl Campaign<'_> {
@@ -41,30 +40,4 @@ impl Campaign<'_> {
         }
         Ok(())
     }
-}
-
-/// The verdict on a clock that jumped by so much. The world ends the run there.
-pub fn clock_jumped(host: &str, jumped: Duration) -> Verdict {
-    let rule = Rule {
-        name: "clock_never_jumped",
-        text: "the clock that times the run never jumps, so that its times can be trusted".into(),
-        comparison: Comparison::AtMost,
-        unit: "s",
-    };
-    let verdict = rule.require(0, Origin::host(host), jumped.as_secs_f64(), 0.0);
-    Verdict { test: None, ..verdict }
-}
-
-/// Judges the gaps in the measured windows of a test.
-pub fn judge_gaps(test: u32, host: &str, gaps: Duration) -> Verdict {
-    let rule = Rule {
-        name: "window_without_gaps",
-        text: format!(
-            "the load generator runs throughout: no sample comes more than {} s late",
-            LAPSE_MIN.as_secs()
-        ),
-        comparison: Comparison::AtMost,
-        unit: "s",
-    };
-    rule.require(test, Origin::host(host), gaps.as_secs_f64(), 0.0)
 }

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use results::figures::{counted, number};
-use results::{IoClass, Limit, Origin, Parameter, Severity};
-use solution::{EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec, Thresholds};
+use results::{IoClass, Origin, Parameter, Severity};
+use solution::{EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec};
 use workload::mix::Mix;
 use world::{Duration, Task, Time};
 
@@ -72,7 +72,7 @@ impl Campaign<'_> {
     ) -> Result<(), CampaignError> {
         let mode = self.mode()?;
         let mut test = self.begin(ordinal, name, spec, self.load_parameters(mode)).await?;
-        test.row.limits = limits(spec);
+        test.row.limits = plan::limits(spec);
         self.note_load(&mut test, mode)?;
         self.open(&mut test, OpenOptions::normal(&self.deployment.engine)).await?;
         self.start_background().await?;
@@ -87,9 +87,8 @@ impl Campaign<'_> {
         let (window, batches) = self.stop_load(&mut test, driving, measured).await?;
         let closed = self.host.close().await;
         let window = Window { batches, ..window };
-        let (thresholds, load) = (&spec.thresholds, &self.deployment.load);
-        let generation = self.deployment.generation;
-        let verdicts = judge_load(ordinal, self.host_name(), &window, thresholds, load, generation);
+        let (load, generation) = (&self.deployment.load, self.deployment.generation);
+        let verdicts = judge_load(ordinal, self.host_name(), &window, &test.row.limits, load, generation);
         self.judge_all(verdicts)?;
         let maintained = closed.and_then(|bad_pages| self.judge_maintenance(ordinal, bad_pages));
         self.report_batches(ordinal, &window)?;
@@ -337,7 +336,7 @@ impl Campaign<'_> {
             self.tick(test, &driving.load, end, elapsed / planned.as_secs_f64()).await?;
             self.keep_pace(test, Some(opened), &driving.load);
             let Some(estimate) = estimate.as_deref_mut() else { continue };
-            estimate.add(&test.seen, test.last_tick, test.sampler.sample_ms());
+            estimate.add(&test.seen, &test.waiting, test.last_tick, test.sampler.sample_ms());
             let has_arrived = test.all_here.is_some() || test.agreed.is_some();
             if has_arrived || !estimate.is_good() {
                 continue;
@@ -494,23 +493,6 @@ impl Campaign<'_> {
         );
         self.event(Severity::Info, Some(test), &text)
     }
-}
-
-/// The thresholds of a test under the names of their rules.
-fn limits(spec: &TestSpec) -> Vec<Limit> {
-    let (own, published) = (&spec.thresholds, &spec.published);
-    let limit = |rule: &str, of: fn(&Thresholds) -> Option<f64>| {
-        Some(Limit { rule: rule.into(), value: of(own)?, unit: "ms".into(), published: of(published) })
-    };
-    [
-        limit("read_latency_avg", |thresholds| thresholds.read_avg_ms),
-        limit("read_latency_max", |thresholds| thresholds.read_max_ms),
-        limit("log_write_latency_avg", |thresholds| thresholds.log_write_avg_ms),
-        limit("log_write_latency_max", |thresholds| thresholds.log_write_max_ms),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
 }
 
 /// The operations of a batch.

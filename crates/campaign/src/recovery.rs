@@ -6,8 +6,10 @@ use solution::TestSpec;
 
 use crate::error::CampaignError;
 use crate::host::OpenOptions;
+use crate::recovery_report::{told, work_of};
 use crate::rule::Rule;
 use crate::running::Campaign;
+use crate::verdict::judge_none;
 
 impl Campaign<'_> {
     /// Opens every instance, which replays its logs, and closes it cleanly.
@@ -42,13 +44,20 @@ impl Campaign<'_> {
             comparison: Comparison::AtLeast,
             unit: "logs",
         };
-        for (instance, (report, elapsed)) in self.deployment.instances.iter().zip(reports) {
+        for ((number, instance), (report, elapsed)) in
+            self.deployment.instances.iter().enumerate().zip(reports)
+        {
             let origin = Origin::instance(self.host_name(), &instance.name);
             let logs = u64::from(report.logs_replayed);
             let elapsed_ms = elapsed.as_millis() as u64;
-            self.record(Recovery { test: ordinal, origin: origin.clone(), logs, elapsed_ms })?;
+            let work = Some(work_of(&report));
+            self.record(Recovery { test: ordinal, origin: origin.clone(), logs, elapsed_ms, work })?;
             self.judge(rule.judge(ordinal, origin.clone(), Some(logs as f64), 1.0))?;
             self.judge_corrected(ordinal, origin.clone(), report.segments_corrected)?;
+            let what = "log segment behind the end of the log holds what no torn write can have left there";
+            let unexplained = report.segments_unexplained;
+            self.judge(judge_none(ordinal, origin.clone(), "unexplained_segments", what, unexplained))?;
+            self.tell_refused_maps(ordinal, number, &report)?;
             let per_log = (logs > 0).then(|| elapsed.as_secs_f64() / logs as f64);
             self.judge(Verdict {
                 test: Some(ordinal),
@@ -62,13 +71,11 @@ impl Campaign<'_> {
                 outcome: Outcome::Info,
             })?;
             let text = format!(
-                "{}: {} replayed in {:.2} s, {} made again, {} repaired, {} taken back",
+                "{}: {} replayed in {:.2} s, {}",
                 instance.name,
                 counted(logs, "log"),
                 elapsed.as_secs_f64(),
-                counted(report.changes_applied, "page change"),
-                counted(report.pages_repaired, "torn page"),
-                counted(report.transactions_rolled_back.into(), "open transaction")
+                told(&report)
             );
             self.event(Severity::Info, Some(ordinal), &text)?;
         }

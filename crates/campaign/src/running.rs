@@ -7,9 +7,10 @@ use std::rc::Rc;
 use engine::RecoveryReport;
 use futures_util::future::{Either, select};
 use results::figures::counted;
+use results::judge::latency_ms;
 use results::{
     Database, DatabaseSize, Event, Instance, IoClass, Origin, Parameter, Recorder, Row, Severity, Test,
-    Verdict, Volume,
+    Verdict, Volume, Waiting,
 };
 use solution::{Deployment, TestSpec};
 use world::{Duration, LocalFuture, Time, World};
@@ -19,6 +20,7 @@ use crate::error::CampaignError;
 use crate::host::{Host, OpenOptions, database_path, ms};
 use crate::load::Load;
 use crate::progress::{Progress, Rates, Watcher};
+use crate::recovery_report::told;
 use crate::room::Room;
 use crate::sampler::{ClassTotals, Sampler};
 
@@ -61,6 +63,8 @@ pub struct Running {
     pub sampler: Sampler,
     /// Counts since the test began, or since the window opened.
     pub seen: ClassTotals,
+    /// I/O that waited at the last tick.
+    pub waiting: Waiting,
     /// Batches in the same time.
     pub batches: u64,
     /// What it is doing.
@@ -188,6 +192,7 @@ impl Campaign<'_> {
             row,
             sampler,
             seen: ClassTotals::default(),
+            waiting: Waiting::default(),
             batches: 0,
             phase: String::new(),
             last_tick: now,
@@ -252,6 +257,7 @@ impl Campaign<'_> {
         let (from, to) = (test.last_tick, self.world.now());
         test.last_tick = to;
         let totals = counts.totals();
+        test.waiting = counts.waiting();
         let batches = counts.load.service.totals.count;
         test.batches += batches;
         test.sampler.add(counts, from, to, self.recorder)?;
@@ -259,7 +265,7 @@ impl Campaign<'_> {
         test.seen.add(|class| totals.class(class));
         let seconds = to.since(from).as_secs_f64().max(1e-9);
         let transactional = [IoClass::TransactionalRead, IoClass::TransactionalWrite];
-        let latency_ms = |class: IoClass| test.seen.class(class).latency_ms().unwrap_or(0.0);
+        let latency_ms = |class| latency_ms(test.seen.class(class), test.waiting.class(class)).unwrap_or(0.0);
         Ok(Rates {
             batches_per_s: batches as f64 / seconds,
             iops: transactional.iter().map(|class| totals.class(*class).count).sum::<u64>() as f64 / seconds,
@@ -359,12 +365,31 @@ impl Campaign<'_> {
         test: u32,
         reports: Vec<Option<RecoveryReport>>,
     ) -> Result<(), CampaignError> {
-        for (instance, report) in self.deployment.instances.iter().zip(reports) {
-            let Some(RecoveryReport { logs_replayed, .. }) = report else { continue };
-            let name = &instance.name;
-            let logs = counted(logs_replayed.into(), "log");
-            let text = format!("{name}: was not closed, so it was recovered first: {logs} replayed");
-            self.event(Severity::Info, Some(test), &text)?;
+        for ((number, instance), report) in self.deployment.instances.iter().enumerate().zip(reports) {
+            let Some(report) = report else { continue };
+            self.tell_refused_maps(test, number, &report)?;
+            let (name, logs) = (&instance.name, counted(report.logs_replayed.into(), "log"));
+            let text = format!(
+                "{name}: was not closed, so it was recovered first: {logs} replayed, {}",
+                told(&report)
+            );
+            let severity = if report.segments_unexplained > 0 { Severity::Error } else { Severity::Info };
+            self.event(severity, Some(test), &text)?;
+        }
+        Ok(())
+    }
+
+    /// Names each flush map that contradicts its database: the storage lost a write of one of them.
+    pub fn tell_refused_maps(
+        &mut self,
+        test: u32,
+        instance: usize,
+        report: &RecoveryReport,
+    ) -> Result<(), CampaignError> {
+        for (db, reason) in &report.flush_maps_refused {
+            let name = &self.deployment.instances[instance].databases[usize::from(*db) - 1].name;
+            let text = format!("{name}: its flush map contradicts it: {reason}; the map is begun anew");
+            self.event(Severity::Error, Some(test), &text)?;
         }
         Ok(())
     }

@@ -8,14 +8,15 @@
 //!
 //! Limits: memory is a fixed number of counters per database and log.
 
+use results::judge::{WindowFold, held_up};
 use results::{
     Counter, CounterSample, Histogram, IoClass, IoCounters, IoTotals, Measure, Origin, RecordError, Recorder,
-    Sample,
+    Sample, Waiting,
 };
 use world::{Duration, Time};
 
 use crate::load::LoadSample;
-use crate::window::{Totals, Window, sample_length};
+use crate::window::{Window, sample_length};
 
 /// Counts of one database since they were last taken.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +27,8 @@ pub struct DatabaseCounts {
     pub database: String,
     /// I/O on the database file.
     pub io: IoCounters,
+    /// I/O on it that had begun and not completed when they were taken.
+    pub waiting: Waiting,
     /// Bytes of pages taken into use.
     pub growth_bytes: u64,
     /// Batches; none outside load tests.
@@ -39,8 +42,12 @@ pub struct LogCounts {
     pub instance: String,
     /// I/O on log files and checkpoint.
     pub io: IoCounters,
+    /// I/O on them that had begun and not completed when they were taken.
+    pub waiting: Waiting,
     /// Waits of page reads for a free buffer.
     pub page_fault_stalls: u64,
+    /// Those of them that the size of the cache caused.
+    pub small_cache_stalls: u64,
     /// Size of the page cache now.
     pub cache_bytes: u64,
     /// Generations closed.
@@ -73,6 +80,12 @@ pub struct UsageCounts {
     pub host_cpu_busy_ns: u64,
     /// Processor time that the host had.
     pub host_cpu_available_ns: u64,
+    /// Processor time that other guests of the machine took from the host.
+    pub host_cpu_stolen_ns: u64,
+    /// Time in which some task of the host waited for a processor; `None` where the kernel does not measure it.
+    pub host_cpu_pressure_ns: Option<u64>,
+    /// Time by which the load generator woke later than it asked to.
+    pub late_ns: u64,
     /// Memory that could be given to programs now.
     pub host_memory_available_bytes: u64,
 }
@@ -104,6 +117,14 @@ impl HostCounts {
     pub fn io(&self) -> impl Iterator<Item = &IoCounters> {
         let databases = self.databases.iter().map(|database| &database.io);
         databases.chain(self.logs.iter().map(|log| &log.io))
+    }
+
+    /// What of it waits.
+    pub fn waiting(&self) -> Waiting {
+        let mut waiting = Waiting::default();
+        self.databases.iter().for_each(|database| waiting.merge(&database.waiting));
+        self.logs.iter().for_each(|log| waiting.merge(&log.waiting));
+        waiting
     }
 
     /// The sums of all I/O of the host.
@@ -144,6 +165,8 @@ struct HeatCell {
 struct OpenWindow {
     opened: Time,
     window: Window,
+    /// Latencies one by one, by database and by log in the order of the window.
+    distributions: Vec<IoCounters>,
 }
 
 impl Sampler {
@@ -190,23 +213,21 @@ impl Sampler {
     ) -> Result<(), RecordError> {
         self.close_sample(now, recorder)?;
         self.close_heat(now, recorder)?;
-        self.window = Some(OpenWindow { opened: now, window: Window { planned, ..Window::default() } });
+        let fold = WindowFold::new(self.sample_ms());
+        let window = Window { planned, fold, ..Window::default() };
+        self.window = Some(OpenWindow { opened: now, window, distributions: Vec::new() });
         Ok(())
     }
 
     /// Closes the window and records its distributions; what comes later is still recorded, but no longer judged.
     pub fn close_window(&mut self, now: Time, recorder: &mut dyn Recorder) -> Result<Window, RecordError> {
-        let Some((opened, window)) = self.take_window(now, recorder)? else { return Ok(Window::default()) };
+        let Some(OpenWindow { opened, window, distributions }) = self.take_window(now, recorder)? else {
+            return Ok(Window::default());
+        };
         let (t_ms, interval_ms) = (ms(opened), window.length.as_millis() as u64);
-        let databases = window
-            .databases
-            .iter()
-            .map(|(instance, database, totals)| (Origin::database(&self.host, instance, database), totals));
-        let logs =
-            window.logs.iter().map(|(instance, totals)| (Origin::instance(&self.host, instance), totals));
-        for (origin, totals) in databases.chain(logs) {
+        for (origin, io) in window.databases.iter().chain(&window.logs).zip(&distributions) {
             for class in IoClass::ALL {
-                let stats = totals.io.class(class);
+                let stats = io.class(class);
                 if let Some(row) = Histogram::new(self.test, origin.clone(), class, t_ms, interval_ms, stats)
                 {
                     recorder.record(row.into())?;
@@ -218,21 +239,21 @@ impl Sampler {
 
     /// Closes a window that is one step of several: its distributions are not recorded.
     pub fn close_step(&mut self, now: Time, recorder: &mut dyn Recorder) -> Result<Window, RecordError> {
-        Ok(self.take_window(now, recorder)?.map_or_else(Window::default, |(_, window)| window))
+        Ok(self.take_window(now, recorder)?.map_or_else(Window::default, |open| open.window))
     }
 
     fn take_window(
         &mut self,
         now: Time,
         recorder: &mut dyn Recorder,
-    ) -> Result<Option<(Time, Window)>, RecordError> {
+    ) -> Result<Option<OpenWindow>, RecordError> {
         self.close_sample(now, recorder)?;
         self.close_heat(now, recorder)?;
-        let taken = self.window.take();
-        Ok(taken.map(|OpenWindow { opened, window }| {
+        Ok(self.window.take().map(|mut open| {
+            open.window.fold.finish();
             // As the test's row has it: verdicts and report divide by the same length.
-            let length = Duration::from_millis(ms(now) - ms(opened));
-            (opened, Window { length, ..window })
+            open.window.length = Duration::from_millis(ms(now) - ms(open.opened));
+            open
         }))
     }
 
@@ -252,24 +273,29 @@ impl Sampler {
     ) -> Result<(), RecordError> {
         let (t_ms, interval_ms) = (ms(from), interval_ms(from, to));
         let origin = Origin::host(&self.host);
-        let totals = counts.totals();
+        let (totals, waiting) = (counts.totals(), counts.waiting());
         let measures = IoClass::ALL.map(|class| (Measure::Io(class), totals.class(class)));
+        let held_up = held_up(|class| totals.class(class), &waiting);
         let batches = [
             (Measure::Batch, counts.load.service.totals),
             (Measure::BatchIntended, counts.load.response.totals),
         ];
-        for (measure, totals) in measures.into_iter().chain(batches) {
+        for (measure, totals) in measures.into_iter().chain(held_up).chain(batches) {
             self.record_sample(&origin, measure, t_ms, interval_ms, totals, recorder)?;
         }
         if let Some(usage) = counts.usage {
-            for (counter, value) in [
+            let pressure = usage.host_cpu_pressure_ns.map(|ns| (Counter::HostCpuPressureNs, ns));
+            let counted = [
                 (Counter::CpuBusyNs, usage.cpu_busy_ns),
                 (Counter::CpuAvailableNs, usage.cpu_available_ns),
                 (Counter::CpuBusiestThreadNs, usage.cpu_busiest_thread_ns),
                 (Counter::HostCpuBusyNs, usage.host_cpu_busy_ns),
                 (Counter::HostCpuAvailableNs, usage.host_cpu_available_ns),
                 (Counter::HostMemoryAvailableBytes, usage.host_memory_available_bytes),
-            ] {
+                (Counter::HostCpuStolenNs, usage.host_cpu_stolen_ns),
+                (Counter::LateNs, usage.late_ns),
+            ];
+            for (counter, value) in counted.into_iter().chain(pressure) {
                 self.record_counter(&origin, counter, t_ms, interval_ms, value, recorder)?;
             }
         }
@@ -287,7 +313,7 @@ impl Sampler {
     }
 
     fn record_sample(
-        &self,
+        &mut self,
         origin: &Origin,
         measure: Measure,
         t_ms: u64,
@@ -298,7 +324,11 @@ impl Sampler {
         if totals.count == 0 {
             return Ok(());
         }
-        recorder.record(Sample::new(self.test, origin.clone(), measure, t_ms, interval_ms, totals).into())
+        let row = Sample::new(self.test, origin.clone(), measure, t_ms, interval_ms, totals);
+        if let Some(open) = &mut self.window {
+            open.window.fold.add(&row);
+        }
+        recorder.record(row.into())
     }
 
     fn close_heat(&mut self, now: Time, recorder: &mut dyn Recorder) -> Result<(), RecordError> {
@@ -321,8 +351,6 @@ impl Sampler {
         let (since, from) = (ms(self.pending_since), self.pending_since);
         let interval = interval_ms(from, now);
         self.pending_since = now;
-        // The report leaves out what is shorter, too.
-        let is_sample = now.since(from) * 2 >= self.sample;
         for database in &counts.databases {
             let origin = Origin::database(&self.host, &database.instance, &database.database);
             for class in IoClass::ALL {
@@ -334,12 +362,10 @@ impl Sampler {
                     database.io.class(class).totals,
                     recorder,
                 )?;
+                let waiting = database.waiting.class(class);
+                self.record_sample(&origin, Measure::Waiting(class), since, interval, waiting, recorder)?;
             }
-            if database.batches.count > 0 {
-                let totals = database.batches;
-                let sample = Sample::new(self.test, origin.clone(), Measure::Batch, since, interval, totals);
-                recorder.record(sample.into())?;
-            }
+            self.record_sample(&origin, Measure::Batch, since, interval, database.batches, recorder)?;
             self.record_counter(
                 &origin,
                 Counter::GrowthBytes,
@@ -354,9 +380,12 @@ impl Sampler {
             for class in IoClass::ALL {
                 let totals = log.io.class(class).totals;
                 self.record_sample(&origin, class.into(), since, interval, totals, recorder)?;
+                let waiting = log.waiting.class(class);
+                self.record_sample(&origin, Measure::Waiting(class), since, interval, waiting, recorder)?;
             }
             for (counter, value) in [
                 (Counter::PageFaultStalls, log.page_fault_stalls),
+                (Counter::SmallCacheStalls, log.small_cache_stalls),
                 (Counter::CacheBytes, log.cache_bytes),
                 (Counter::LogGenerations, log.log_generations),
             ] {
@@ -364,13 +393,13 @@ impl Sampler {
             }
         }
         if let Some(open) = &mut self.window {
-            open.add(counts, from, is_sample);
+            open.add(&self.host, &counts);
         }
         Ok(())
     }
 
     fn record_counter(
-        &self,
+        &mut self,
         origin: &Origin,
         counter: Counter,
         t_ms: u64,
@@ -379,7 +408,11 @@ impl Sampler {
         recorder: &mut dyn Recorder,
     ) -> Result<(), RecordError> {
         let origin = origin.clone();
-        recorder.record(CounterSample { test: self.test, origin, counter, t_ms, interval_ms, value }.into())
+        let row = CounterSample { test: self.test, origin, counter, t_ms, interval_ms, value };
+        if let Some(open) = &mut self.window {
+            open.window.fold.add_counter(&row);
+        }
+        recorder.record(row.into())
     }
 }
 
@@ -401,33 +434,29 @@ fn merge(into: &mut HostCounts, counts: HostCounts) {
     }
     for (ours, theirs) in into.databases.iter_mut().zip(counts.databases) {
         ours.io.merge(&theirs.io);
+        ours.waiting = theirs.waiting;
         ours.growth_bytes += theirs.growth_bytes;
         ours.batches.add(theirs.batches);
     }
     for (ours, theirs) in into.logs.iter_mut().zip(counts.logs) {
         ours.io.merge(&theirs.io);
+        ours.waiting = theirs.waiting;
         ours.page_fault_stalls += theirs.page_fault_stalls;
+        ours.small_cache_stalls += theirs.small_cache_stalls;
         ours.log_generations += theirs.log_generations;
         ours.cache_bytes = theirs.cache_bytes;
     }
 }
 
 impl OpenWindow {
-    fn add(&mut self, counts: HostCounts, from: Time, is_sample: bool) {
-        let at = from.since(self.opened);
-        let add = if is_sample { Totals::add_sample } else { Totals::add_rest };
-        if self.window.databases.is_empty() {
-            let database = |d: &DatabaseCounts| (d.instance.clone(), d.database.clone(), Totals::default());
+    fn add(&mut self, host: &str, counts: &HostCounts) {
+        if self.distributions.is_empty() {
+            let database = |d: &DatabaseCounts| Origin::database(host, &d.instance, &d.database);
             self.window.databases = counts.databases.iter().map(database).collect();
-            self.window.logs = counts.logs.iter().map(|l| (l.instance.clone(), Totals::default())).collect();
+            self.window.logs = counts.logs.iter().map(|l| Origin::instance(host, &l.instance)).collect();
+            self.distributions.resize(counts.io().count(), IoCounters::default());
         }
-        for ((_, _, totals), sample) in self.window.databases.iter_mut().zip(&counts.databases) {
-            add(totals, &sample.io, at);
-        }
-        for ((_, totals), sample) in self.window.logs.iter_mut().zip(&counts.logs) {
-            add(totals, &sample.io, at);
-            self.window.page_fault_stalls += sample.page_fault_stalls;
-        }
+        self.distributions.iter_mut().zip(counts.io()).for_each(|(window, sample)| window.merge(sample));
     }
 }
 
@@ -482,8 +511,8 @@ mod tests {
         sampler.finish(second(13), &mut rows).expect("recorded");
 
         assert_eq!(window.length, Duration::from_secs(7));
-        assert_eq!(window.io().class(IoClass::TransactionalRead).totals.count, 70);
-        assert_eq!(window.page_fault_stalls, 7);
+        assert_eq!(window.fold.completed(IoClass::TransactionalRead).count, 70);
+        assert_eq!(window.fold.counter(Counter::PageFaultStalls), 7);
         let total = |is_host: bool| -> u64 {
             rows.iter()
                 .filter_map(|row| match row {
@@ -517,8 +546,8 @@ mod tests {
             sampler.add(counts_of(10, read_ms), second(n), second(n + 1), &mut rows).expect("recorded");
         }
         let window = sampler.close_window(second(seconds), &mut rows).expect("recorded");
-        let totals = &window.databases[0].2;
-        (totals.worst_read.latency_ms, totals.io.class(IoClass::TransactionalRead).totals.count)
+        let reads = window.fold.of(&window.databases[0], IoClass::TransactionalRead);
+        (reads.worst().expect("there were reads").latency_ms, reads.completed().count)
     }
 
     #[test]

@@ -1,18 +1,17 @@
 //! Finds the highest load inside the thresholds, or the sessions for the target.
 
 use results::figures::counted;
-use results::{IoClass, IoStats, Origin, Outcome, Parameter, Severity, TuningStep, Verdict};
+use results::{IoClass, Origin, Outcome, Parameter, Severity, TuningStep, Verdict};
 use solution::TestSpec;
 use world::Duration;
 
 use crate::error::CampaignError;
 use crate::host::OpenOptions;
-use crate::lapses::judge_gaps;
 use crate::load::Mode;
 use crate::load_tests::Driving;
 use crate::running::{Campaign, Running};
 use crate::tune::{Found, Search, Step};
-use crate::verdict::judge_latencies;
+use crate::verdict::{judge_gaps, judge_latencies};
 use crate::window::Window;
 
 /// Most sessions that tuning tries.
@@ -101,8 +100,7 @@ impl Campaign<'_> {
                 (None, false) => Step::Holds,
             };
             search.record(sessions, step);
-            let io = measured.io();
-            let mean_ms = |class| IoStats::latency_ms_mean(io.class(class));
+            let mean_ms = |class| measured.fold.completed(class).latency_ms().unwrap_or(0.0);
             self.record(TuningStep {
                 test: test.row.ordinal,
                 ordinal,
@@ -159,7 +157,7 @@ impl Campaign<'_> {
     }
 
     fn broken_threshold(&self, measured: &Window, spec: &TestSpec) -> Option<String> {
-        broken(judge_latencies(0, self.host_name(), measured, &spec.thresholds))
+        broken(judge_latencies(0, measured, &plan::limits(spec)))
     }
 }
 
@@ -183,35 +181,34 @@ fn in_words(sessions: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use results::IoCounters;
-    use solution::{Generation, Thresholds};
+    use results::judge::WindowFold;
+    use results::{IoTotals, Limit, Sample};
 
     use super::*;
-    use crate::window::Totals;
 
     /// A step of two databases with the latencies of one read each, and of one log write; `None`: there was none.
     fn step(read_ms: [Option<u64>; 2], log_write_ms: Option<u64>) -> Window {
-        let totals = |class, latency_ms: Option<u64>| {
-            let (mut totals, mut io) = (Totals::default(), IoCounters::default());
-            latency_ms.into_iter().for_each(|ms| io.record(class, 4096, ms * 1_000_000));
-            totals.add_sample(&io, Duration::ZERO);
-            totals
+        let databases: Vec<Origin> = (0..2).map(|n| Origin::database("h", "I", &format!("D{n}"))).collect();
+        let log = Origin::instance("h", "I");
+        let mut fold = WindowFold::new(15_000);
+        let mut add = |origin: &Origin, class: IoClass, latency_ms: Option<u64>| {
+            let Some(ms) = latency_ms else { return };
+            let totals = IoTotals::one(4096, ms * 1_000_000);
+            fold.add(&Sample::new(0, origin.clone(), class, 0, 15_000, totals));
         };
-        let database =
-            |n: usize| ("I".to_owned(), format!("D{n}"), totals(IoClass::TransactionalRead, read_ms[n]));
-        Window {
-            databases: (0..2).map(database).collect(),
-            logs: vec![("I".into(), totals(IoClass::LogWrite, log_write_ms))],
-            ..Window::default()
-        }
+        databases.iter().zip(read_ms).for_each(|(of, ms)| add(of, IoClass::TransactionalRead, ms));
+        add(&log, IoClass::LogWrite, log_write_ms);
+        fold.finish();
+        Window { databases, logs: vec![log], fold, ..Window::default() }
     }
 
     #[test]
     fn a_step_breaks_if_one_database_does_and_without_anything_measured() {
-        let thresholds = Thresholds::published(Generation::E2016, false);
-        let broken = |read_ms, log_write_ms| {
-            broken(judge_latencies(0, "h", &step(read_ms, log_write_ms), &thresholds))
-        };
+        let limit =
+            |rule: &str, value| Limit { rule: rule.into(), value, unit: "ms".into(), published: None };
+        let limits = [limit("read_latency_avg", 20.0), limit("log_write_latency_avg", 10.0)];
+        let broken =
+            |read_ms, log_write_ms| broken(judge_latencies(0, &step(read_ms, log_write_ms), &limits));
         assert_eq!(broken([Some(20), Some(20)], Some(10)), None, "the limit itself holds");
         let one_slow = "read_latency_avg of D1: 21.0 ms, above 20 ms";
         assert_eq!(

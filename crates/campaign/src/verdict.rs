@@ -5,10 +5,11 @@
 //! is weighted by operation; page fault stalls are waits for a free buffer, at most one per second on average
 //! (2003: none); no tolerance below the target unless the solution file asks for it.
 
-use results::{Comparison, IoClass, Origin, Outcome, Verdict};
-use solution::{Generation, LoadSpec, Thresholds};
+use results::judge::LatencyRule;
+use results::{Comparison, Counter, Limit, Origin, Outcome, Verdict};
+use solution::{Generation, LoadSpec};
+use world::{Duration, LAPSE_MIN};
 
-use crate::lapses::judge_gaps;
 use crate::rule::{Rule, unproved_if_failed};
 use crate::window::Window;
 
@@ -23,25 +24,14 @@ pub fn judge_load(
     test: u32,
     host: &str,
     window: &Window,
-    thresholds: &Thresholds,
+    limits: &[Limit],
     load: &LoadSpec,
     generation: Generation,
 ) -> Vec<Verdict> {
     let mut verdicts = vec![achieved(test, host, window, load), complete(test, host, window)];
     verdicts.push(judge_gaps(test, host, window.gaps));
-    verdicts.extend(judge_latencies(test, host, window, thresholds));
-    let stalls_max = page_fault_stalls_per_s_max(generation);
-    let stalls = Rule {
-        name: "page_fault_stalls",
-        text: match stalls_max {
-            0.0 => "page reads never wait for a free buffer".into(),
-            _ => "page reads wait for a free buffer at most once per second on average".into(),
-        },
-        comparison: Comparison::AtMost,
-        unit: "1/s",
-    };
-    let stalls_per_s = window.page_fault_stalls as f64 / window.length.as_secs_f64();
-    verdicts.push(stalls.judge(test, Origin::host(host), Some(stalls_per_s), stalls_max));
+    verdicts.extend(judge_latencies(test, window, limits));
+    verdicts.push(judge_stalls(test, host, window, page_fault_stalls_per_s_max(generation)));
     let spread =
         window.batches.iter().max().zip(window.batches.iter().min()).map(|(max, min)| (max - min) as f64);
     let even = Rule {
@@ -54,37 +44,43 @@ pub fn judge_load(
     if window.gaps.is_zero() { verdicts } else { verdicts.into_iter().map(unproved_if_failed).collect() }
 }
 
-/// Judges the latencies of each database and each log.
-pub fn judge_latencies(test: u32, host: &str, window: &Window, thresholds: &Thresholds) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
-    for (instance, database, totals) in &window.databases {
-        let reads = totals.io.class(IoClass::TransactionalRead);
-        let any = reads.totals.count > 0;
-        let origin = || Origin::database(host, instance, database);
-        latency(
-            &mut verdicts,
-            test,
-            origin,
-            thresholds.read_avg_ms,
-            any.then(|| reads.latency_ms_mean()),
-            AVG_READ,
+/// Judges the waits for a free buffer. If the size of the cache alone breaks the limit, the storage is not to blame:
+/// the rule is not proved, and its text says what to change.
+fn judge_stalls(test: u32, host: &str, window: &Window, stalls_per_s_max: f64) -> Verdict {
+    let text = match stalls_per_s_max {
+        0.0 => "page reads never wait for a free buffer",
+        _ => "page reads wait for a free buffer at most once per second on average",
+    };
+    let rule =
+        Rule { name: "page_fault_stalls", text: text.into(), comparison: Comparison::AtMost, unit: "1/s" };
+    let measured = window.per_s(Counter::PageFaultStalls);
+    let verdict = rule.judge(test, Origin::host(host), Some(measured), stalls_per_s_max);
+    let stalls = |counter| window.fold.counter(counter);
+    let of_storage = stalls(Counter::PageFaultStalls).saturating_sub(stalls(Counter::SmallCacheStalls));
+    let of_storage = of_storage as f64 / window.length.as_secs_f64();
+    if verdict.outcome == Outcome::Fail && of_storage <= stalls_per_s_max {
+        let text = format!(
+            "{text}: the cache is too small for this load, so storage of any speed would make them wait; \
+             raise cache_max_mib or flush_stop_percent in [engine], or pace the load"
         );
-        latency(
-            &mut verdicts,
-            test,
-            origin,
-            thresholds.read_max_ms,
-            any.then_some(totals.worst_read.latency_ms),
-            MAX_READ,
-        );
+        return unproved_if_failed(Verdict { text, ..verdict });
     }
-    for (instance, totals) in &window.logs {
-        let writes = totals.io.class(IoClass::LogWrite);
-        let any = writes.totals.count > 0;
-        let (avg, max) = (thresholds.log_write_avg_ms, thresholds.log_write_max_ms);
-        let origin = || Origin::instance(host, instance);
-        latency(&mut verdicts, test, origin, avg, any.then(|| writes.latency_ms_mean()), AVG_LOG);
-        latency(&mut verdicts, test, origin, max, any.then_some(totals.worst_log_write.latency_ms), MAX_LOG);
+    verdict
+}
+
+/// Judges the latencies of each database, then of each log, by these limits.
+pub fn judge_latencies(test: u32, window: &Window, limits: &[Limit]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for (origins, are_databases) in [(&window.databases, true), (&window.logs, false)] {
+        for origin in origins {
+            for limit in limits {
+                let Some(rule) = LatencyRule::from_name(&limit.rule) else { continue };
+                if rule.is_of_databases() == are_databases {
+                    let measured_ms = rule.figure_ms(&window.fold.of(origin, rule.class()));
+                    verdicts.push(latency(test, origin, rule, limit, measured_ms));
+                }
+            }
+        }
     }
     verdicts
 }
@@ -141,30 +137,52 @@ fn complete(test: u32, host: &str, window: &Window) -> Verdict {
     rule.require(test, Origin::host(host), measured.as_secs_f64(), window.planned.as_secs_f64())
 }
 
-type LatencyRule = (&'static str, &'static str);
-const AVG_READ: LatencyRule = ("read_latency_avg", "mean latency of transactional page reads");
-const MAX_READ: LatencyRule =
-    ("read_latency_max", "highest sample mean of the latency of transactional page reads");
-const AVG_LOG: LatencyRule = ("log_write_latency_avg", "mean latency of durable log writes");
-const MAX_LOG: LatencyRule =
-    ("log_write_latency_max", "highest sample mean of the latency of durable log writes");
-
 fn latency(
-    verdicts: &mut Vec<Verdict>,
     test: u32,
-    origin: impl Fn() -> Origin,
-    limit_ms: Option<f64>,
+    origin: &Origin,
+    rule: LatencyRule,
+    limit: &Limit,
     measured_ms: Option<f64>,
-    (name, what): LatencyRule,
-) {
-    let Some(limit_ms) = limit_ms else { return };
+) -> Verdict {
+    let what = match rule {
+        LatencyRule::ReadAvg => "mean latency of transactional page reads",
+        LatencyRule::ReadMax => "highest sample mean of the latency of transactional page reads",
+        LatencyRule::LogWriteAvg => "mean latency of durable log writes",
+        LatencyRule::LogWriteMax => "highest sample mean of the latency of durable log writes",
+    };
     let rule = Rule {
-        name,
-        text: format!("{what} stays at or below {limit_ms} ms"),
+        name: rule.name(),
+        text: format!("{what} stays at or below {} ms", limit.value),
         comparison: Comparison::AtMost,
         unit: "ms",
     };
-    verdicts.push(rule.judge(test, origin(), measured_ms, limit_ms));
+    rule.judge(test, origin.clone(), measured_ms, limit.value)
+}
+
+/// Judges the gaps in the measured windows of a test.
+pub fn judge_gaps(test: u32, host: &str, gaps: Duration) -> Verdict {
+    let rule = Rule {
+        name: "window_without_gaps",
+        text: format!(
+            "the load generator runs throughout: no sample comes more than {} s late",
+            LAPSE_MIN.as_secs()
+        ),
+        comparison: Comparison::AtMost,
+        unit: "s",
+    };
+    rule.require(test, Origin::host(host), gaps.as_secs_f64(), 0.0)
+}
+
+/// The verdict on a clock that jumped by so much. The world ends the run there.
+pub fn clock_jumped(host: &str, jumped: Duration) -> Verdict {
+    let rule = Rule {
+        name: "clock_never_jumped",
+        text: "the clock that times the run never jumps, so that its times can be trusted".into(),
+        comparison: Comparison::AtMost,
+        unit: "s",
+    };
+    let verdict = rule.require(0, Origin::host(host), jumped.as_secs_f64(), 0.0);
+    Verdict { test: None, ..verdict }
 }
 
 /// Judges that something never happened: `rule_name`, what it is, how often it was seen.
@@ -226,12 +244,11 @@ pub fn all_pass(verdicts: &[Verdict]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use results::IoCounters;
+    use results::judge::WindowFold;
+    use results::{CounterSample, IoClass, IoTotals, Sample};
     use solution::{Generation, LoadMode, Mix};
-    use world::Duration;
 
     use super::*;
-    use crate::window::Totals;
 
     fn load(target_iops: Option<f64>, tolerance: f64) -> LoadSpec {
         LoadSpec {
@@ -247,23 +264,55 @@ mod tests {
 
     /// One database with 100 reads and one log with 10 writes in 10 s, of the given latencies.
     fn window(read_ms: u64, log_ms: u64) -> Window {
-        let (mut database, mut log) = (Totals::default(), Totals::default());
-        let mut io = IoCounters::default();
-        (0..100).for_each(|_| io.record(IoClass::TransactionalRead, 32768, read_ms * 1_000_000));
-        database.add_sample(&io, Duration::ZERO);
-        let mut io = IoCounters::default();
-        (0..10).for_each(|_| io.record(IoClass::LogWrite, 4096, log_ms * 1_000_000));
-        log.add_sample(&io, Duration::ZERO);
+        window_with(read_ms, log_ms, 0, 0)
+    }
+
+    /// The same with waits for a free buffer, and those of them that the size of the cache causes.
+    fn window_with(read_ms: u64, log_ms: u64, stalls: u64, of_cache: u64) -> Window {
+        let (database, log) = (Origin::database("h", "I", "D"), Origin::instance("h", "I"));
+        let mut fold = WindowFold::new(1_000);
+        let totals = |count: u64, bytes, ms: u64| IoTotals {
+            count,
+            bytes: count * bytes,
+            latency_ns_sum: count * ms * 1_000_000,
+            latency_ns_max: ms * 1_000_000,
+        };
+        let row = |origin: &Origin, class, totals| Sample::new(1, origin.clone(), class, 0, 10_000, totals);
+        fold.add(&row(&database, IoClass::TransactionalRead, totals(100, 32_768, read_ms)));
+        fold.add(&row(&log, IoClass::LogWrite, totals(10, 4_096, log_ms)));
+        for (counter, value) in [(Counter::PageFaultStalls, stalls), (Counter::SmallCacheStalls, of_cache)] {
+            let origin = log.clone();
+            fold.add_counter(&CounterSample {
+                test: 1,
+                origin,
+                counter,
+                t_ms: 0,
+                interval_ms: 10_000,
+                value,
+            });
+        }
+        fold.finish();
         Window {
             length: Duration::from_secs(10),
             planned: Duration::from_secs(10),
             is_estimate: false,
             gaps: Duration::ZERO,
-            databases: vec![("I".into(), "D".into(), database)],
-            logs: vec![("I".into(), log)],
-            page_fault_stalls: 0,
+            databases: vec![database],
+            logs: vec![log],
+            fold,
             batches: vec![7, 8],
         }
+    }
+
+    /// Mean and worst sample of reads, then of log writes, as published.
+    fn limits() -> Vec<Limit> {
+        let limit = |(rule, value): (LatencyRule, f64)| Limit {
+            rule: rule.name().into(),
+            value,
+            unit: "ms".into(),
+            published: None,
+        };
+        LatencyRule::ALL.into_iter().zip([20.0, 100.0, 10.0, 100.0]).map(limit).collect()
     }
 
     fn failed(window: &Window, load: &LoadSpec) -> Vec<String> {
@@ -271,14 +320,12 @@ mod tests {
     }
 
     fn failed_in(generation: Generation, window: &Window, load: &LoadSpec) -> Vec<String> {
-        let thresholds = Thresholds::published(generation, false);
-        let verdicts = judge_load(1, "h", window, &thresholds, load, generation);
+        let verdicts = judge_load(1, "h", window, &limits(), load, generation);
         verdicts.into_iter().filter(|v| v.outcome == Outcome::Fail).map(|v| v.rule).collect()
     }
 
     fn unproved(window: &Window) -> Vec<String> {
-        let thresholds = Thresholds::published(Generation::E2016, false);
-        let verdicts = judge_load(1, "h", window, &thresholds, &load(None, 0.0), Generation::E2016);
+        let verdicts = judge_load(1, "h", window, &limits(), &load(None, 0.0), Generation::E2016);
         verdicts.into_iter().filter(|v| v.outcome == Outcome::Unproved).map(|v| v.rule).collect()
     }
 
@@ -290,9 +337,9 @@ mod tests {
         assert_eq!(failed(&window(20, 11), &load(None, 0.0)), ["log_write_latency_avg"]);
         assert_eq!(failed(&window(20, 10), &load(Some(10.1), 0.0)), ["achieved_iops"]);
         assert!(failed(&window(20, 10), &load(Some(10.1), 0.05)).is_empty());
-        let stalls = Window { page_fault_stalls: 11, ..window(1, 1) };
+        let stalls = window_with(1, 1, 11, 0);
         assert_eq!(failed(&stalls, &load(None, 0.0)), ["page_fault_stalls"]);
-        let one_stall = Window { page_fault_stalls: 1, ..window(1, 1) };
+        let one_stall = window_with(1, 1, 1, 0);
         assert!(failed(&one_stall, &load(None, 0.0)).is_empty());
         assert_eq!(failed_in(Generation::E2003, &one_stall, &load(None, 0.0)), ["page_fault_stalls"]);
         let uneven = Window { batches: vec![7, 9], ..window(1, 1) };
@@ -305,10 +352,30 @@ mod tests {
     }
 
     #[test]
+    fn stalls_of_a_small_cache_blame_the_cache_and_not_the_storage() {
+        let stalls = |all, of_cache| window_with(1, 1, all, of_cache);
+        assert_eq!(
+            (failed(&stalls(30, 20), &load(None, 0.0)), unproved(&stalls(30, 20))),
+            (vec![], vec!["page_fault_stalls".into()])
+        );
+        assert_eq!(
+            failed(&stalls(30, 19), &load(None, 0.0)),
+            ["page_fault_stalls"],
+            "11 waits in 10 s are the storage's"
+        );
+        assert_eq!(
+            unproved(&stalls(10, 10)),
+            Vec::<String>::new(),
+            "within the limit there is nothing to blame"
+        );
+        let verdict = judge_stalls(1, "h", &stalls(30, 30), 1.0);
+        assert!(verdict.text.contains("raise cache_max_mib"), "{}", verdict.text);
+    }
+
+    #[test]
     fn window_that_ended_as_an_estimate_is_not_judged_as_complete() {
         let estimate = Window { planned: Duration::from_secs(86_400), is_estimate: true, ..window(1, 1) };
-        let thresholds = Thresholds::published(Generation::E2016, false);
-        let verdicts = judge_load(1, "h", &estimate, &thresholds, &load(None, 0.0), Generation::E2016);
+        let verdicts = judge_load(1, "h", &estimate, &limits(), &load(None, 0.0), Generation::E2016);
         assert!(verdicts.iter().all(|verdict| verdict.rule != "window_complete"));
         let told = verdicts.iter().find(|verdict| verdict.rule == "window_estimated").expect("it is told");
         assert_eq!((told.outcome, told.measured), (Outcome::Info, Some(10.0)));
@@ -326,7 +393,7 @@ mod tests {
     #[test]
     fn nothing_measured_is_a_failure_not_a_pass() {
         let mut idle = window(1, 1);
-        idle.databases[0].2 = Totals::default();
+        idle.databases = vec![Origin::database("h", "I", "idle")];
         assert_eq!(failed(&idle, &load(None, 0.0)), ["read_latency_avg", "read_latency_max"]);
     }
 }

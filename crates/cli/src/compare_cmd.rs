@@ -17,6 +17,10 @@ pub struct CompareArguments {
     /// Run folders, run.db, report.json or published figures (.toml).
     #[arg(value_name = "EVIDENCE", required = true, num_args = 2..)]
     evidence: Vec<PathBuf>,
+    /// Take every N runs, in the order given, as one group of equal runs: the spread between them gives the
+    /// intervals. `compare A1 A2 A3 B1 B2 B3 --group 3` is one comparison.
+    #[arg(long, value_name = "N")]
+    group: Option<usize>,
     /// Print the comparison as JSON.
     #[arg(long)]
     json: bool,
@@ -42,7 +46,13 @@ pub fn run(arguments: &CompareArguments) -> Result<Status, Failure> {
         let subject = Subject::new(&path.display().to_string(), inputs::evidence(path)?);
         subjects.push(subject.map_err(|error| Failure::wrong_input("cannot compare").because(error))?);
     }
-    let comparison = compare(&subjects);
+    let mut comparison = compare(&subjects);
+    if let Some(size) = arguments.group {
+        comparison = comparison.grouped(size).map_err(|error| {
+            let help = "name two groups or more, each with the same number of runs, 2 or more";
+            Failure::wrong_input("cannot compare groups").because(error).help(help)
+        })?;
+    }
     if let Some(path) = &arguments.html {
         write_file(path, &comparison.html())?;
     }
@@ -52,6 +62,10 @@ pub fn run(arguments: &CompareArguments) -> Result<Status, Failure> {
         tell(&comparison.text())?;
     }
     let Some(limit) = arguments.fail_above else { return Ok(Status::Pass) };
+    if let Some((run, misfit)) = comparison.runs.iter().find_map(|run| Some((run, run.changed.as_ref()?))) {
+        let message = format!("{} was changed after it was recorded: nothing is judged", run.name);
+        return Err(Failure::not_shown(message).because(misfit));
+    }
     if let Some(run) = comparison.runs.iter().find(|run| !run.incomparable.is_empty()) {
         let message = format!("{} cannot be judged against {}", run.name, comparison.runs[0].name);
         return Err(Failure::wrong_input(message).because(run.incomparable.join("; ")));

@@ -53,6 +53,7 @@ pub fn run(arguments: &LintArguments) -> Result<Status, Failure> {
             evidence: path.display().to_string(),
             findings,
             seals: source.seals().cloned(),
+            unsealed_files: source.unsealed_files().to_vec(),
         });
     }
     let count: usize = all.iter().map(|looked: &LintedEvidence| looked.findings.len()).sum();

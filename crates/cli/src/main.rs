@@ -12,6 +12,7 @@
 #[macro_use]
 mod output;
 
+mod capacity_cmd;
 mod check_cmd;
 mod clean_cmd;
 mod compare_cmd;
@@ -77,6 +78,7 @@ const EXIT_STATUS: &str =
 enum Command {
     Check(check_cmd::CheckArguments),
     Plan(plan_cmd::PlanArguments),
+    Capacity(capacity_cmd::CapacityArguments),
     Simulate(simulate_cmd::SimulateArguments),
     Run(run_cmd::HostRunArguments),
     Fleet(fleet_cmd::FleetArguments),
@@ -101,7 +103,7 @@ enum Command {
 
 /// The commands as `--help` lists them.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Before there is hardware", &["check", "plan", "simulate"]),
+    ("Before there is hardware", &["check", "plan", "capacity", "simulate"]),
     ("On the hardware", &["run", "fleet", "crash-test", "verify", "clean"]),
     ("With the evidence", &["report", "serve", "compare", "lint", "sql", "paper", "import"]),
     ("This program", &["examples", "schema", "completions", "man"]),
@@ -141,6 +143,7 @@ fn carry_out(command: Command) -> Result<Status, Failure> {
     match command {
         Command::Check(arguments) => check_cmd::run(&arguments),
         Command::Plan(arguments) => plan_cmd::run(&arguments),
+        Command::Capacity(arguments) => capacity_cmd::run(&arguments),
         Command::Simulate(arguments) => simulate_cmd::run(&arguments),
         Command::Run(arguments) => run_cmd::run(&arguments),
         Command::Fleet(arguments) => fleet_cmd::run(&arguments),

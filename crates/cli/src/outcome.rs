@@ -62,6 +62,7 @@ pub fn tell(
     table: impl FnOnce(&Overall) -> String,
 ) -> Result<Status, Failure> {
     let report = render(folder)?;
+    arguments.sign.attest(&report, folder)?;
     if arguments.json {
         crate::stdout::data(&report.json())?;
     } else {

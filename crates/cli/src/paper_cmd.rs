@@ -56,6 +56,9 @@ pub fn run(arguments: &PaperArguments) -> Result<Status, Failure> {
         let help = match &error {
             PaperError::Simulated(_) => "add --simulated for a paper that says so everywhere",
             PaperError::Mixed { .. } => "write one paper for each",
+            PaperError::Changed { .. } => {
+                "publish the run as it was recorded; `proofload lint RUN` names each change"
+            }
             _ => "name the solution file that the runs were made with",
         };
         Failure::wrong_input("no paper is written").because(&error).help(help)

@@ -1,6 +1,5 @@
 //! `proofload plan`: sizing, copy layout, failures, targets and search, without touching a disk under test.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use plan::search::{Catalogue, search};
@@ -41,14 +40,9 @@ pub fn run(arguments: &PlanArguments) -> Result<Status, Failure> {
     if let Some(catalogue) = &arguments.search {
         return find(&solution, catalogue, arguments.json);
     }
-    let named: Vec<Vec<String>> = arguments
-        .scenario
-        .iter()
-        .map(|names| {
-            names.split('+').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
-        })
-        .collect();
-    check_names(&solution, &named)?;
+    // What the command line got wrong is told without a place in the file.
+    let named = plan::named(&solution, &arguments.scenario)
+        .map_err(|(message, help)| Failure::wrong_input(message).help(help))?;
     let planned = plan::plan(&solution, &named)?;
     let status = if planned.passed { Status::Pass } else { Status::VerdictFail };
     if let Some(page) = &arguments.html {
@@ -62,22 +56,6 @@ pub fn run(arguments: &PlanArguments) -> Result<Status, Failure> {
         data(&plan::terminal(&planned))?;
     }
     Ok(status)
-}
-
-/// A name that the command line got wrong is told without a place in the file.
-fn check_names(solution: &Solution, named: &[Vec<String>]) -> Result<(), Failure> {
-    let known = plan::failure_names(solution);
-    match named.iter().flatten().find(|name| !known.contains(name)) {
-        None => Ok(()),
-        Some(unknown) => {
-            let near = solution::did_you_mean(unknown, known.iter().map(String::as_str));
-            let help = near.map_or_else(
-                || format!("known: {}", known.join(", ")),
-                |near| format!("did you mean `{near}`?"),
-            );
-            Err(Failure::wrong_input(format!("no host, enclosure or site is called `{unknown}`")).help(help))
-        }
-    }
 }
 
 fn find(solution: &Solution, path: &Path, json: bool) -> Result<Status, Failure> {
@@ -104,30 +82,8 @@ fn write_targets(path: &Path, solution: &Solution, planned: &plan::Plan, yes: bo
         say!("not written; add --yes to write {}", path.display());
         return Ok(());
     }
-    replace(path, &edit.text)
+    evidence::folder::replace(path, &edit.text)
         .map_err(|error| Failure::could_not_run(format!("cannot write {}", path.display())).because(error))?;
     say!("wrote {}", path.display());
     Ok(())
-}
-
-/// Replaces a file as a whole: after a crash it is the old one or the new one.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    // The file behind a link is replaced, not the link.
-    let path = std::fs::canonicalize(path)?;
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".new");
-    let new = path.with_file_name(name);
-    let permissions = std::fs::metadata(&path)?.permissions();
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&new)?;
-    let written = file
-        .write_all(text.as_bytes())
-        .and_then(|()| file.set_permissions(permissions))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| std::fs::rename(&new, &path));
-    if written.is_err() {
-        // What was created here is removed; the error that is told is the first one.
-        let _ = std::fs::remove_file(&new);
-    }
-    written
 }

@@ -24,6 +24,8 @@ enum Form {
     Plan,
     /// What `plan --search --json` prints, as JSON Schema.
     Search,
+    /// What `capacity --json` prints, as JSON Schema.
+    Capacity,
     /// What `check --json` prints, as JSON Schema.
     Check,
     /// What `run --dry-run --json` and `fleet run --dry-run --json` print, as JSON Schema.
@@ -67,6 +69,7 @@ pub fn run(arguments: &SchemaArguments) -> Result<Status, Failure> {
         Form::Plan => json(&plan::Plan::json_schema())?,
         Form::Report => json(&Report::schema())?,
         Form::Search => json(&schema_for!(plan::search::Found))?,
+        Form::Capacity => json(&schema_for!(capacity::Capacity))?,
         Form::Check => json(&schema_for!(answers::Checked))?,
         Form::DryRun => json(&schema_for!(runner::DryRun))?,
         Form::Progress => json(&schema_for!(review::progress::Event))?,

@@ -24,8 +24,11 @@ pub fn count_interrupts() -> Result<Arc<AtomicU32>, Failure> {
             std::process::exit(4);
         }
         crate::live::beside_screen(match asked {
-            1 => "ending in order: what was measured is kept (further Ctrl-C end it at once)",
-            _ => "still ending in order",
+            1 => {
+                "ending in order: what was measured is kept (the third Ctrl-C ends the process at once and leaves \
+                 the databases open; the next run recovers them)"
+            }
+            _ => "still ending in order (Ctrl-C once more ends the process at once)",
         });
     })?;
     Ok(interrupts)

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use campaign::progress::{Progress, Watcher};
 use evidence::RunStore;
+use evidence::environment::storage_model;
 use evidence::folder::new_run;
 use evidence::report::duration;
-use results::{Host, Recorder, Row, Run, WorldKind};
+use results::{Doubt, Host, Recorder, Row, Run, WorldKind};
+use review::progress::WallTime;
 use runner::{build_row, ending, run_row, setting_rows, unix_ms};
-use simulation::{Planned, Played, Wishes};
+use simulation::{Assumptions, Planned, Played, Wishes};
 use solution::{Solution, TestKind};
 
 use crate::failure::{Failure, Status};
@@ -72,7 +73,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     let folder = new_run(&arguments.out, &format!("{}-simulated", solution.name), unix_ms())?;
     let started = Instant::now();
     let interrupts = crate::signals::count_interrupts()?;
-    let mut watcher = VirtualTime { watcher: LineWatcher::new(meter, interrupts), phase: None };
+    let mut watcher = WallTime::new(LineWatcher::new(meter, interrupts));
     let mut store = RunStore::create_signed(&folder.join("run.db"), key).map_err(|error| not_kept(&error))?;
     let mut row = Run {
         world_detail: match &arguments.assumptions {
@@ -81,7 +82,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
         },
         ..run_row(&folder, &solution, arguments.seed, WorldKind::Simulated)
     };
-    let first_rows = first_rows(&row, &solution, &planned);
+    let first_rows = first_rows(&row, &solution, &planned, &assumptions);
     first_rows.into_iter().try_for_each(|row| store.record(row)).map_err(|error| not_kept(&error))?;
     let titles = campaign::titles(&planned.all_tests());
     let Played { outcome, traces, elapsed } = planned.play(arguments.seed, &titles, &mut store, &mut watcher);
@@ -106,7 +107,7 @@ fn not_kept(error: &dyn std::fmt::Display) -> Failure {
 }
 
 /// The rows that are known before anything happens: the run, its rules, its hosts.
-fn first_rows(run: &Run, solution: &Solution, planned: &Planned) -> Vec<Row> {
+fn first_rows(run: &Run, solution: &Solution, planned: &Planned, assumptions: &Assumptions) -> Vec<Row> {
     let description = &planned.storage;
     let host = |name: &str| Host { name: name.to_owned(), description: description.clone() }.into();
     let tested: Vec<&str> = planned.deployments.iter().map(|deployment| deployment.host.as_str()).collect();
@@ -114,51 +115,18 @@ fn first_rows(run: &Run, solution: &Solution, planned: &Planned) -> Vec<Row> {
         planned.drills.iter().flat_map(|drill| &drill.topology.hosts).map(|host| host.name.as_str());
     let further: BTreeSet<&str> = of_drills.filter(|name| !tested.contains(name)).collect();
     let mut rows: Vec<Row> = vec![run.clone().into()];
-    rows.extend(runner::rules(solution));
+    let doubts = assumptions.doubtful();
+    rows.extend(runner::rules(solution, WorldKind::Simulated));
+    if let Some(Row::Claim(claim)) = rows.iter_mut().find(|row| matches!(row, Row::Claim(_))) {
+        let doubt = |text: &String| Doubt { part: "storage".into(), text: text.clone() };
+        claim.doubts.extend(doubts.iter().map(doubt));
+    }
     rows.extend(tested.iter().copied().chain(further).map(host));
     for host in tested.iter().take(1) {
         rows.push(build_row(host, crate::BUILD));
         rows.extend(setting_rows(host, solution));
+        let values = assumptions.sources().iter().map(|one| (&*one.key, &*one.value, &*one.source));
+        rows.extend(storage_model::rows(host, values, &doubts));
     }
     rows
-}
-
-/// Shows the time left by the clock on the wall: virtual time runs faster.
-struct VirtualTime {
-    watcher: LineWatcher,
-    /// The phase under way: since when, and the share of it that was done then.
-    phase: Option<(String, Instant, f64)>,
-}
-
-impl Watcher for VirtualTime {
-    fn progress(&mut self, progress: &Progress) {
-        let mut shown = progress.clone();
-        shown.left = progress.left.and_then(|_| self.wall_time(&progress.phase, progress.done));
-        self.watcher.progress(&shown);
-    }
-
-    fn line(&mut self, text: &str) {
-        self.watcher.line(text);
-    }
-
-    fn interrupted(&self) -> bool {
-        self.watcher.interrupted()
-    }
-}
-
-impl VirtualTime {
-    /// The time that the rest of a phase takes, if it goes on as since its beginning.
-    fn wall_time(&mut self, phase: &str, done: f64) -> Option<Duration> {
-        match &self.phase {
-            Some((known, since, begun)) if known == phase && done >= *begun => {
-                let rest = (1.0 - done) / (done - begun);
-                (rest.is_finite() && rest >= 0.0).then(|| since.elapsed().mul_f64(rest.min(1e6)))
-            }
-            // The share of the phase before may be shown once more.
-            _ => {
-                self.phase = Some((phase.to_owned(), Instant::now(), done));
-                None
-            }
-        }
-    }
 }

@@ -4,10 +4,11 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use evidence::csv;
-use evidence::{Cell, Query, StoreError};
+use evidence::{Cell, Query, StoreError, check, misfit};
 
 use crate::failure::{Failure, Status};
 use crate::inputs::run_db;
+use crate::output::printable;
 use crate::stdout::data;
 
 /// Asks the evidence of a run in SQL; without a query it lists the tables.
@@ -48,6 +49,9 @@ pub fn run(arguments: &SqlArguments) -> Result<Status, Failure> {
     let path = run_db(&arguments.run)?;
     let failed = |error: StoreError| Failure::wrong_input("the run cannot be read").because(error);
     let query = Query::open(&path).map_err(failed)?;
+    if let Some(misfit) = misfit(&check(&path).map_err(failed)?.broken) {
+        say!("{}", printable(&misfit));
+    }
     let Some(sql) = &arguments.query else {
         let tables = query.tables().map_err(failed)?;
         let lines = tables.iter().map(|(table, columns)| format!("{table}({})\n", columns.join(", ")));
@@ -73,7 +77,7 @@ fn print(query: &Query, sql: &str, as_json: bool, out: &mut impl Write) -> Resul
     query.run(
         sql,
         |head| -> Result<(), Stop> {
-            names.replace(keys(head));
+            names.replace(evidence::keys(head));
             if !as_json {
                 csv::line(&mut **out.borrow_mut(), head.iter().map(|name| csv::quoted(name)))?;
             }
@@ -82,44 +86,11 @@ fn print(query: &Query, sql: &str, as_json: bool, out: &mut impl Write) -> Resul
         |cells| -> Result<(), Stop> {
             let mut out = out.borrow_mut();
             if !as_json {
-                return Ok(csv::line(&mut **out, cells.iter().map(csv::text))?);
+                return Ok(csv::line(&mut **out, cells.iter().map(csv::field))?);
             }
             let object: serde_json::Map<String, serde_json::Value> =
-                names.borrow().iter().cloned().zip(cells.iter().map(json)).collect();
+                names.borrow().iter().cloned().zip(cells.iter().map(Cell::json)).collect();
             Ok(writeln!(out, "{}", serde_json::Value::Object(object))?)
         },
     )
-}
-
-/// The columns as keys of one object: none takes the place of another.
-fn keys(columns: &[String]) -> Vec<String> {
-    let mut keys: Vec<String> = Vec::with_capacity(columns.len());
-    for name in columns {
-        let is_free = |key: &String| !keys.contains(key) && (key == name || !columns.contains(key));
-        let numbered = (2..).map(|number| format!("{name}_{number}"));
-        let key = std::iter::once(name.clone()).chain(numbered).find(is_free);
-        keys.extend(key);
-    }
-    keys
-}
-
-fn json(cell: &Cell) -> serde_json::Value {
-    match cell {
-        Cell::Null => serde_json::Value::Null,
-        Cell::Integer(number) => (*number).into(),
-        Cell::Real(number) => (*number).into(),
-        Cell::Text(text) => text.as_str().into(),
-        Cell::Blob(_) => csv::text(cell).into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_repeated_column_gets_a_number_that_is_free() {
-        let keys =
-            |names: &[&str]| super::keys(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-        assert_eq!(keys(&["a", "b", "a", "a"]), ["a", "b", "a_2", "a_3"]);
-        assert_eq!(keys(&["a", "a", "a_2"]), ["a", "a_3", "a_2"]);
-    }
 }

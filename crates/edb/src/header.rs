@@ -54,8 +54,69 @@ mod at {
     pub const ZERO_WHEN_CLEAN: usize = 668;
 }
 
+/// Fields that no writing of a header changes, so header and shadow must agree in them whatever their ages.
+const LASTING: [(&str, std::ops::Range<usize>); 7] = [
+    ("magic number", at::MAGIC..at::VERSION),
+    ("format version", at::VERSION..at::ATTRIBUTES),
+    ("kind of database", at::ATTRIBUTES..at::DBTIME),
+    ("signature of the database", at::SIGNATURE..at::STATE),
+    ("page size", at::PAGE_BYTES..at::PAGE_BYTES + 4),
+    ("format version at its creation", at::CREATED_VERSION..at::REQUIRED_TIME),
+    ("file type", at::FILE_TYPE..at::FILE_TYPE + 4),
+];
+
 /// Type of a file, at the same place in databases, logs and checkpoints.
 const FILE_TYPE_DATABASE: u32 = 1;
+/// Bytes that the header checksum of a log or a checkpoint covers.
+const SECTOR_BYTES: usize = 4096;
+
+/// A file of ESE that is no database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum OtherFile {
+    /// Scratch space of a process.
+    #[error("a temporary database of ESE: it ends with its process and has no checksums")]
+    TemporaryDatabase,
+    /// A transaction log.
+    #[error("a log of ESE, no database")]
+    Log,
+    /// A checkpoint.
+    #[error("a checkpoint of ESE, no database")]
+    Checkpoint,
+    /// Flush types of pages.
+    #[error("a flush map of ESE, no database")]
+    FlushMap,
+}
+
+impl OtherFile {
+    /// What the file is whose first bytes are `start`; `None` if it is none of these files.
+    pub fn of(start: &[u8]) -> Option<OtherFile> {
+        let sector = start.get(..SECTOR_BYTES)?;
+        let file_type = get_u32(sector, at::FILE_TYPE);
+        if get_u32(sector, at::MAGIC) == MAGIC {
+            let has_no_checksum = get_u32(sector, 0) == 0;
+            let is_new = get_u32(sector, at::STATE) == State::JustCreated as u32;
+            return (file_type == 5 || is_new && has_no_checksum).then_some(OtherFile::TemporaryDatabase);
+        }
+        match file_type {
+            _ if !checksum::header_is_intact(sector) => None,
+            3 => Some(OtherFile::Log),
+            4 => Some(OtherFile::Checkpoint),
+            7 => Some(OtherFile::FlushMap),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with the shadow of a good header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ShadowDamage {
+    /// Its bytes are not those that were written.
+    #[error("damaged; the header is good")]
+    Damaged,
+    /// It was written whole, but not as the shadow of this header, nor of the header before it.
+    #[error("contradicts the header: {0}")]
+    Contradicts(&'static str),
+}
 
 /// Whether the database needs its logs, and what else may be going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,6 +322,35 @@ impl DatabaseHeader {
         shadow.map(|shadow| (shadow, Copy::Shadow { header })).ok_or(header)
     }
 
+    /// Checks the shadow, `shadow` being its page. A power cut may leave the shadow of the header before this one,
+    /// which is no damage: the fields that a later writing never changes agree, and it is not the younger one.
+    ///
+    /// # Errors
+    /// If it is no such shadow.
+    pub fn check_shadow(&self, shadow: &[u8]) -> Result<(), ShadowDamage> {
+        if shadow == self.bytes {
+            return Ok(());
+        }
+        let parsed = Self::parse(shadow);
+        if parsed.is_err() && !checksum::header_is_intact(shadow) {
+            return Err(ShadowDamage::Damaged);
+        }
+        let differs =
+            |bytes: &std::ops::Range<usize>| shadow.get(bytes.clone()) != self.bytes.get(bytes.clone());
+        if let Some((field, _)) = LASTING.iter().find(|(_, bytes)| differs(bytes)) {
+            return Err(ShadowDamage::Contradicts(field));
+        }
+        let shadow = parsed.map_err(|_| ShadowDamage::Contradicts("state"))?;
+        if shadow.dbtime() > self.dbtime() {
+            return Err(ShadowDamage::Contradicts("its modification counter is the higher one"));
+        }
+        // The header before that of a closed database is that of a database in use.
+        if shadow.state() == State::Clean && self.state() == State::Clean {
+            return Err(ShadowDamage::Contradicts("both say that the database was closed, and they differ"));
+        }
+        Ok(())
+    }
+
     /// The header page with its checksum, to be written twice: first as header, then as shadow.
     pub fn stamped(&mut self) -> &[u8] {
         checksum::stamp_header(&mut self.bytes);
@@ -317,6 +407,11 @@ impl DatabaseHeader {
     /// Where in the log the database came into use.
     pub fn attach_position(&self) -> LogPosition {
         LogPosition::get(&self.bytes, at::ATTACH)
+    }
+
+    /// Whether an instance has ever attached the database.
+    pub fn was_used(&self) -> bool {
+        self.attach_position() != LogPosition::default()
     }
 
     /// Where in the log the database was last shut down cleanly.
@@ -392,100 +487,4 @@ impl DatabaseHeader {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn new(page_bytes: usize) -> DatabaseHeader {
-        let now = LogTime::from_unix_ms(1_700_000_000_000);
-        DatabaseHeader::new(page_bytes, Signature::new(77, now), now)
-    }
-
-    fn file(header: &mut DatabaseHeader) -> Vec<u8> {
-        let page = header.stamped();
-        [page, page, &[0; 4096]].concat()
-    }
-
-    #[test]
-    fn attach_makes_dirty_and_detach_leaves_no_trace_of_logs_needed() {
-        let mut header = new(32768);
-        assert_eq!((header.state(), header.format()), (State::Clean, (1568, 20)));
-        let (log, time) =
-            (Signature::new(5, LogTime::from_unix_ms(9)), LogTime::from_unix_ms(1_700_000_001_000));
-        header.attach(2, log, LogPosition::new(7, 3, 40), time);
-        let (read, copy) = DatabaseHeader::read(&file(&mut header)).unwrap();
-        assert_eq!((read.state(), copy), (State::Dirty, Copy::Header));
-        assert_eq!((read.generations(), read.log_signature(), read.dbid()), ((7, 7, 7), log, 2));
-        header.bytes[680] = 7;
-        header.detach(LogPosition::new(8, 1, 40), time);
-        let read = DatabaseHeader::parse(header.stamped()).unwrap();
-        assert_eq!((read.state(), read.generations()), (State::Clean, (0, 0, 0)));
-        assert_eq!(LogPosition::get(&read.bytes, at::CONSISTENT), read.detach_position());
-        assert!(header.stamped()[668..].iter().all(|&byte| byte == 0));
-        assert_eq!(get_u32(header.stamped(), at::FILE_TYPE), 1);
-    }
-
-    #[test]
-    fn another_format_version_is_refused_by_name_whatever_the_shadow_says() {
-        let mut header = new(4096);
-        let good = file(&mut header);
-        put_u32(&mut header.bytes, at::VERSION, 0x630);
-        let mut bytes = file(&mut header);
-        bytes[4096..8192].copy_from_slice(&good[4096..8192]);
-        let refused = DatabaseHeader::read(&bytes).unwrap_err();
-        assert_eq!(refused, HeaderDamage::Format { version: 0x630, update: 20 });
-        let text = refused.to_string();
-        assert!(text.contains("format version 0x630") && text.contains("reads version 0x620"), "{text}");
-    }
-
-    #[test]
-    fn the_shadow_stands_in_for_a_damaged_header_of_any_page_size() {
-        for page_bytes in [4096, 8192, 16384, 32768] {
-            let mut header = new(page_bytes);
-            let mut bytes = file(&mut header);
-            bytes[300] ^= 4;
-            let (read, copy) = DatabaseHeader::read(&bytes).unwrap();
-            assert_eq!(read, header);
-            assert!(matches!(copy, Copy::Shadow { header: HeaderDamage::Checksum { .. } }));
-            bytes[..page_bytes].fill(0);
-            let (read, copy) = DatabaseHeader::read(&bytes).unwrap();
-            assert_eq!(read, header);
-            assert_eq!(copy, Copy::Shadow { header: HeaderDamage::Magic { found: 0 } });
-            bytes[page_bytes + 300] ^= 4;
-            assert_eq!(DatabaseHeader::read(&bytes), Err(HeaderDamage::Magic { found: 0 }));
-        }
-    }
-
-    #[test]
-    fn each_kind_of_damage_has_its_name() {
-        let damaged = |at: usize, value: u32, restamp: bool| {
-            let mut bytes = new(8192).stamped().to_vec();
-            put_u32(&mut bytes, at, value);
-            if restamp {
-                checksum::stamp_header(&mut bytes);
-            }
-            DatabaseHeader::parse(&bytes).unwrap_err()
-        };
-        assert_eq!(damaged(at::PAGE_BYTES, 5000, true), HeaderDamage::PageSize { found: 5000 });
-        assert_eq!(damaged(at::PAGE_BYTES, 32768, true), HeaderDamage::Short);
-        assert_eq!(damaged(at::FILE_TYPE, 3, true), HeaderDamage::FileType { found: 3 });
-        assert_eq!(damaged(at::STATE, 9, true), HeaderDamage::State { found: 9 });
-        assert!(matches!(damaged(at::DBTIME, 9, false), HeaderDamage::Checksum { .. }));
-        assert_eq!(DatabaseHeader::parse(&[1; 100]), Err(HeaderDamage::Short));
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn no_bytes_make_the_parser_panic(
-            patch in proptest::collection::vec((0usize..1000, proptest::prelude::any::<u8>()), 0..40), cut in 0usize..40_000,
-        ) {
-            let mut bytes = file(&mut new(16384));
-            patch.into_iter().for_each(|(at, byte)| bytes[at] = byte);
-            let _ = DatabaseHeader::read(&bytes[..cut.min(bytes.len())]);
-            checksum::stamp_header(&mut bytes[..16384]);
-            if let Ok((mut header, _)) = DatabaseHeader::read(&bytes) {
-                let _ = (header.state(), header.generations(), header.signature().created().parts());
-                header.stamped();
-            }
-        }
-    }
-}
+mod tests;

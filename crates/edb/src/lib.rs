@@ -7,6 +7,7 @@ pub mod catalog;
 pub mod checkpoint;
 pub mod checksum;
 pub mod column;
+pub mod flush_map;
 pub mod header;
 pub mod identity;
 pub mod key;

@@ -6,7 +6,7 @@
 //! 2. Nothing here changes a page: what is correctable is counted, not corrected.
 //!
 //! Limits: contents of trees are not compared with each other. Pages of newer update levels are accepted if their
-//! checksum and structure are right. The flush type is not judged: that needs the flush map.
+//! checksum and structure are right. The flush type is not judged.
 
 use thiserror::Error;
 
@@ -63,6 +63,9 @@ pub enum Finding {
     /// Checksum and structure are right, but an entry is not one that was written, as when sectors changed
     /// places. Only those who know the entries can tell, so nothing here finds it.
     Foreign,
+    /// Checksum and structure are right, but the page is not the version that the flush map names. Only that map tells,
+    /// so nothing here finds it.
+    Stale,
 }
 
 /// Judges database page `pgno`.
@@ -110,7 +113,8 @@ pub struct Counts {
     pub seen: u64,
     /// Pages with a wrong checksum or a broken structure, and lost ones.
     pub bad: u64,
-    /// Among the bad ones, those with a right checksum: a broken structure, or an entry that nobody wrote.
+    /// Among the bad ones, those with a right checksum: a broken structure, an entry that no session wrote, or another
+    /// version.
     pub damaged: u64,
     /// Pages with single flipped bits.
     pub correctable: u64,
@@ -133,7 +137,7 @@ impl Counts {
             Finding::Correctable { .. } => self.correctable += 1,
             Finding::WrongNumber { .. } => self.wrong_number += 1,
             Finding::Bad | Finding::Miscorrected | Finding::Lost => self.bad += 1,
-            Finding::Damaged(_) | Finding::Foreign => {
+            Finding::Damaged(_) | Finding::Foreign | Finding::Stale => {
                 self.bad += 1;
                 self.damaged += 1;
             }

@@ -15,6 +15,7 @@ use world::{Duration, Task};
 use crate::cache::writes_outstanding;
 use crate::checkpoint::CheckpointFile;
 use crate::core::Core;
+use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::io::Counters;
 use crate::log::LogPosition;
@@ -63,8 +64,17 @@ async fn keep_checkpoint(core: &Core, counters: &Counters) -> Result<()> {
         if position > file.written() {
             // A transaction that has ended holds the position no more, so its end must be durable before the position
             // passes its beginning: a crash that lost the end would leave changes that nobody knows to undo.
+            let tip = core.log.tip();
+            let cut = |database: &Rc<Database>| database.flush_map.cut(tip);
+            let frames: Vec<_> = core.databases.iter().map(cut).collect();
             if !planted!(CheckpointBeforeEnds) {
-                core.log.flush_to(core.log.tip()).await?;
+                core.log.flush_to(tip).await?;
+            }
+            // Redo does not meet again what the checkpoint passes.
+            for (database, frame) in
+                core.databases.iter().zip(frames).filter(|_| !planted!(CheckpointBeforeMap))
+            {
+                database.flush_map.write_changes(frame, core.log.signature()).await?;
             }
             core.assert_redo_may_begin(position);
             file.write(position).await?;

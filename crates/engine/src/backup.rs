@@ -7,7 +7,7 @@
 //! 2. The logs that the copy needs are kept until the backup is over; whoever wants to restore later keeps them longer.
 //! 3. The copy is synced, and its header written last: a copy that was cut off has no header and cannot be opened.
 
-use btree::PagesInUse;
+use btree::{Pager, PagesInUse};
 use futures_util::future::join_all;
 use results::IoClass;
 use world::{Bufs, OpenMode};
@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::header;
 use crate::instance::Instance;
 use crate::io::IoFile;
+use crate::judge::Finding;
 use crate::log::LogPosition;
 use crate::pieces::{Known, PageFindings, PieceQueue, Pieces, Progress};
 use crate::signal::StopSignal;
@@ -103,7 +104,13 @@ async fn read_through(
     // Pages that are taken into use from now on need not be in the file.
     let used = core.read(db, PagesInUse::read).await?;
     let is_unwritten = |pgno| core.cache.is_unwritten(PageKey { db, pgno });
-    let known = Known { used: used.as_ref(), unwritten: Some(&is_unwritten), ..Known::default() };
+    let is_other = core.is_other_version(db);
+    let known = Known {
+        used: used.as_ref(),
+        unwritten: Some(&is_unwritten),
+        is_other: Some(&is_other),
+        ..Known::default()
+    };
     let end = pieces.size().await?;
     let queue = PieceQueue::new(end, config.read_bytes);
     progress.begin(end);
@@ -123,7 +130,7 @@ async fn read_through(
                 return Err(Error::Refused("the backup was stopped".to_owned()));
             }
             core.poison.check()?;
-            let mut pages = pieces.read_known(known, offset, bytes, &mut report.findings).await?;
+            let mut pages = pieces.read(known, offset, bytes, &mut report.findings).await?;
             write_copy(copy, offset, &mut pages, page_bytes).await?;
             judged(bytes);
         }
@@ -135,7 +142,29 @@ async fn read_through(
         total.findings.merge(report.findings);
         total.bytes += report.bytes;
     }
+    if let Some(used) = used {
+        judge_zero(core, db, &used, &mut total.findings).await?;
+    }
     Ok(total)
+}
+
+/// Judges the zero pages that were found, and adds what keeps the trees from saying more.
+async fn judge_zero(core: &Core, db: u8, used: &PagesInUse, findings: &mut PageFindings) -> Result<()> {
+    let zero = std::mem::take(&mut findings.zero);
+    let mut search = used.search_references(zero);
+    while let Some(pgno) = search.next_page() {
+        let look = |pager: &dyn Pager| pager.page(pgno).map(|page| search.look(Some(page)));
+        match core.read(db, look).await {
+            Err(Error::DamagedPage { .. }) => search.look(None),
+            looked => looked?,
+        }
+    }
+    findings.settle(search.end());
+    for (pgno, reason) in used.hidden_by() {
+        let reason = format!("{reason}, so the pages in use are not known");
+        findings.add(pgno, Finding::Bad(reason));
+    }
+    Ok(())
 }
 
 /// Gives the copy, which has all its pages, its header and its name, durably.

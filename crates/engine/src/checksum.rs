@@ -4,25 +4,28 @@
 //! error. Of a database that was not closed, a page that is zero is known to be lost only if the database was
 //! made with it.
 
-use btree::{FilePages, PagesInUse, Stop};
-use edb::header::State;
+use std::collections::BTreeSet;
+
+use btree::{FilePages, PageView, PagesInUse, Stop};
+use edb::flush_map::ClosedMap;
+use edb::header::{DatabaseHeader, State};
 use edb::log::Records;
 use edb::page::PageRef;
 use edb::verify::{CutOff, EndSearch, last_page, page_offset};
 use futures_util::future::join_all;
 use results::IoClass;
-use world::{OpenMode, TemplatePages, World};
+use world::{OpenMode, PageBuf, TemplatePages, World};
 
 use crate::config::InstanceConfig;
 use crate::error::{Error, Result};
+use crate::flush_map;
 use crate::header;
 use crate::io::{Counters, IoFile};
 use crate::judge::{Finding, judge};
 use crate::log::LogNames;
 use crate::log::reader::{LogContents, LogFiles};
-use crate::pieces::{Known, PageFindings, PieceQueue, Pieces, Progress};
+use crate::pieces::{Known, PageCheck, PageFindings, PieceQueue, Pieces, Progress};
 use crate::signal::StopSignal;
-use crate::versions::PageVersions;
 
 /// How a file is read from end to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,32 +41,26 @@ pub struct StreamConfig {
 pub struct MadeOf<'a> {
     template_id: Option<u64>,
     template: Option<&'a dyn TemplatePages>,
-    versions: Option<&'a PageVersions>,
-    is_sound: Option<&'a dyn Fn(PageRef<'_>) -> bool>,
+    is_sound: Option<&'a PageCheck<'a>>,
 }
 
 impl<'a> MadeOf<'a> {
-    /// As it was made, and then changed by instances of this process.
-    pub fn changed(self, versions: &'a PageVersions) -> MadeOf<'a> {
-        MadeOf { versions: Some(versions), ..self }
-    }
-
-    /// With entries of which this says whether each of a page is one that was written. The page checksum does not see
-    /// sectors that changed places where their parities are equal.
-    pub fn written(self, is_sound: &'a dyn Fn(PageRef<'_>) -> bool) -> MadeOf<'a> {
+    /// With pages of which this says whether one holds what was written. The page checksum does not see sectors that
+    /// changed places where their parities are equal.
+    pub fn written(self, is_sound: &'a dyn Fn(u32, PageRef<'_>) -> bool) -> MadeOf<'a> {
         MadeOf { is_sound: Some(is_sound), ..self }
     }
 }
 
 impl<'a, I: TemplatePages> From<&'a I> for MadeOf<'a> {
     fn from(template: &'a I) -> MadeOf<'a> {
-        MadeOf { template_id: Some(template.id()), template: Some(template), versions: None, is_sound: None }
+        MadeOf { template_id: Some(template.id()), template: Some(template), is_sound: None }
     }
 }
 
 impl From<Option<u64>> for MadeOf<'_> {
     fn from(template_id: Option<u64>) -> Self {
-        MadeOf { template_id, template: None, versions: None, is_sound: None }
+        MadeOf { template_id, template: None, is_sound: None }
     }
 }
 
@@ -117,16 +114,26 @@ pub async fn check_database<'a>(
     stop: &StopSignal,
 ) -> Result<ChecksumReport> {
     let started = world.now();
-    let MadeOf { template_id, template, versions, is_sound } = made_of.into();
+    let MadeOf { template_id, template, is_sound } = made_of.into();
     let file = IoFile::open(world, path, OpenMode::Read, counters).await?;
     let pieces =
         Pieces { world, file: &file, page_bytes, template_id, class: IoClass::VerifyRead, in_use: false };
     let end = pieces.size().await?;
     let last = last_page(end, page_bytes);
-    let used = pages_in_use(&pieces, last).await?;
-    let closed = used.as_ref().ok().and_then(Option::as_ref);
-    let versions = versions.filter(|_| closed.is_some());
-    let known = Known { template, used: closed, unwritten: None, versions, is_sound };
+    let trees = Trees::ask(&pieces, last).await?;
+    let flush_map = match &trees.closed {
+        Some(header) => flush_map::of_closed(world, path, header, counters).await?,
+        None => ClosedMap::default(),
+    };
+    let known = Known {
+        template,
+        used: trees.used.as_ref(),
+        lost: Some(&trees.lost),
+        unwritten: None,
+        is_other: Some(&|pgno, dbtime| flush_map.contradicts(pgno, dbtime)),
+        is_named: Some(&|pgno| flush_map.was_written(pgno)),
+        is_sound,
+    };
     let queue = PieceQueue::new(end, config.read_bytes);
     progress.begin(end);
     let reader = || async {
@@ -146,12 +153,9 @@ pub async fn check_database<'a>(
         total.bytes += report.bytes;
     }
     total.seconds = world.now().since(started).as_secs_f64();
-    if let Err((pgno, reason)) = used
-        && !stop.is_stopped()
-        && total.findings.list.iter().all(|(bad, _)| *bad != pgno)
-    {
-        let reason = format!("{reason}, so the pages in use are not known");
-        total.findings.add(pgno, Finding::Bad(reason));
+    total.findings.add_map(&flush_map);
+    if !stop.is_stopped() {
+        trees.settle(&pieces, last, &mut total.findings).await?;
     }
     if !stop.is_stopped()
         && let Err(cut_off) = find_end(&pieces, last).await?
@@ -162,32 +166,110 @@ pub async fn check_database<'a>(
     Ok(total)
 }
 
-/// The pages that the trees of a closed database use; `None` of one that was not closed, whose pages may be of
-/// different ages, or whose trees nobody names. `Err`: the page that keeps the trees from saying so, and what
-/// is wrong with it.
-async fn pages_in_use(pieces: &Pieces<'_>, last: u32) -> Result<Result<Option<PagesInUse>, (u32, String)>> {
-    match header::read(pieces.file, pieces.page_bytes).await {
-        Ok((header, _)) if header.state() == State::Clean => {}
-        // A header that is not intact is a finding of its own.
-        Ok(_) | Err(Error::DamagedFile { .. }) => return Ok(Ok(None)),
-        Err(error) => return Err(error),
-    }
-    let mut pages = FilePages::new(pieces.page_bytes);
-    loop {
-        let pgno = match PagesInUse::read(&pages) {
-            Ok(used) => return Ok(Ok(used)),
-            Err(Stop::Missing(pgno)) if (1..=last).contains(&pgno) => pgno,
-            Err(Stop::Missing(pgno)) => return Ok(Err((pgno, "it is not in the file".to_owned()))),
-            Err(Stop::Damaged { pgno, reason }) => return Ok(Err((pgno, reason.to_owned()))),
-            Err(stop) => return Ok(Err((1, stop.to_string()))),
-        };
-        let offset = page_offset(pgno, pieces.page_bytes);
-        let page = pieces.file.read_one(IoClass::HousekeepingRead, offset, pieces.page_bytes).await?;
-        match judge(&page, u64::from(pgno) + 1, pieces.template_id) {
-            Finding::Good => pages.add(pgno, page.as_slice()),
-            finding => return Ok(Err((pgno, finding.reason()))),
+/// What the trees of a closed database say of its pages. Those of one that was not closed say nothing: its pages may
+/// be of different ages.
+#[derive(Default)]
+struct Trees {
+    /// The header of the database, if it was closed.
+    closed: Option<DatabaseHeader>,
+    /// None of a database without a catalog, and if the catalog is damaged.
+    used: Option<PagesInUse>,
+    /// Zero pages that catalog and space trees cannot do without.
+    lost: BTreeSet<u32>,
+    /// Pages that are good by themselves and contradict the others, or are not in the file: they keep the trees from
+    /// saying which pages are in use.
+    contradictions: Vec<(u32, String)>,
+    /// The catalog is damaged.
+    is_unknown: bool,
+}
+
+impl Trees {
+    async fn ask(pieces: &Pieces<'_>, last: u32) -> Result<Trees> {
+        let mut trees = Trees::default();
+        match header::read(pieces.file, pieces.page_bytes).await {
+            Ok((header, _)) if header.state() == State::Clean => trees.closed = Some(header),
+            // A header that is not intact is a finding of its own.
+            Ok(_) | Err(Error::DamagedFile { .. }) => return Ok(trees),
+            Err(error) => return Err(error),
         }
+        let mut pages = FilePages::new(pieces.page_bytes);
+        let mut damaged = BTreeSet::new();
+        let mut contradict = |trees: &mut Trees, pgno, reason: &str| {
+            if damaged.insert(pgno) {
+                trees.contradictions.push((pgno, reason.to_owned()));
+            }
+        };
+        loop {
+            let pgno = match PagesInUse::read(&pages) {
+                Ok(used) => {
+                    trees.used = used;
+                    break;
+                }
+                Err(Stop::Missing(pgno)) if (1..=last).contains(&pgno) => pgno,
+                Err(Stop::Missing(pgno)) => {
+                    pages.add_damaged(pgno);
+                    contradict(&mut trees, pgno, "it is not in the file");
+                    continue;
+                }
+                Err(stop) => {
+                    trees.is_unknown = true;
+                    if let Stop::Damaged { pgno, reason } = stop
+                        && !pages.is_damaged(pgno)
+                    {
+                        contradict(&mut trees, pgno, reason);
+                    }
+                    break;
+                }
+            };
+            let page = read_page(pieces, pgno).await?;
+            match judge(&page, u64::from(pgno) + 1, pieces.template_id) {
+                Finding::Good => pages.add(pgno, page.as_slice()),
+                finding => {
+                    // Other damage than zeros is found where all pages are judged.
+                    pages.add_damaged(pgno);
+                    if finding == Finding::Uninitialised {
+                        trees.lost.insert(pgno);
+                    }
+                }
+            }
+        }
+        let hidden: Vec<_> = trees.used.iter().flat_map(PagesInUse::hidden_by).collect();
+        for (pgno, reason) in hidden.into_iter().filter(|(pgno, _)| !pages.is_damaged(*pgno)) {
+            contradict(&mut trees, pgno, reason);
+        }
+        Ok(trees)
     }
+
+    /// Judges the zero pages that were found, and adds what keeps the trees from saying more.
+    async fn settle(self, pieces: &Pieces<'_>, last: u32, findings: &mut PageFindings) -> Result<()> {
+        let zero = std::mem::take(&mut findings.zero);
+        if let Some(used) = self.used.filter(|_| !zero.is_empty()) {
+            let mut search = used.search_references(zero);
+            while let Some(pgno) = search.next_page() {
+                if pgno > last {
+                    search.look(None);
+                    continue;
+                }
+                let page = read_page(pieces, pgno).await?;
+                let is_good = judge(&page, u64::from(pgno) + 1, pieces.template_id) == Finding::Good;
+                search.look(is_good.then(|| PageView::of_bytes(page.as_slice())));
+            }
+            findings.settle(search.end());
+        }
+        if self.is_unknown {
+            findings.unjudged = findings.uninitialised;
+        }
+        for (pgno, reason) in self.contradictions {
+            let reason = format!("{reason}, so the pages in use are not known");
+            findings.add(pgno, Finding::Bad(reason));
+        }
+        Ok(())
+    }
+}
+
+async fn read_page(pieces: &Pieces<'_>, pgno: u32) -> Result<PageBuf> {
+    let offset = page_offset(pgno, pieces.page_bytes);
+    pieces.file.read_one(IoClass::HousekeepingRead, offset, pieces.page_bytes).await
 }
 
 /// Looks for the end of the database. A damaged page on the way is a finding of its own, and ends the search.
@@ -199,8 +281,7 @@ async fn find_end(pieces: &Pieces<'_>, last: u32) -> Result<Result<(), CutOff>> 
             Ok(None) => return Ok(Ok(())),
             Err(cut_off) => return Ok(Err(cut_off)),
         };
-        let offset = page_offset(pgno, pieces.page_bytes);
-        let page = pieces.file.read_one(IoClass::HousekeepingRead, offset, pieces.page_bytes).await?;
+        let page = read_page(pieces, pgno).await?;
         match judge(&page, u64::from(pgno) + 1, pieces.template_id) {
             Finding::Good | Finding::Uninitialised => search.look(page.as_slice(), pgno),
             _ => return Ok(Ok(())),
@@ -208,7 +289,29 @@ async fn find_end(pieces: &Pieces<'_>, last: u32) -> Result<Result<(), CutOff>> 
     }
 }
 
-/// Reads and checks the newest closed logs of an instance, at most `most` of them.
+/// Whether the current log has lost durable segments: its generation, and what is wrong. It is not counted with the
+/// closed logs, which must be whole. `before`: the records of those.
+async fn check_current(
+    world: &World,
+    names: &LogNames,
+    segments: u16,
+    counters: &Counters,
+    before: &Records,
+) -> Result<Option<(u32, String)>> {
+    let path = names.current();
+    let read = LogContents::read(world, &path, segments, counters, IoClass::LogRead).await;
+    let judged = read.map(|mut log| (log.header().generation, log.settle_end(Some(before))));
+    match judged {
+        Ok((_, Ok(_))) => Ok(None),
+        Ok((generation, Err(Error::DamagedFile { reason, .. }))) => Ok(Some((generation, reason))),
+        // Its header: an opening says what is wrong with it.
+        Err(Error::DamagedFile { .. }) => Ok(None),
+        Ok((_, Err(error))) | Err(error) => Err(error),
+    }
+}
+
+/// Reads and checks the newest closed logs of an instance, at most `most` of them, and looks for damage in the current
+/// one.
 ///
 /// # Errors
 /// A failed read.
@@ -258,6 +361,9 @@ pub async fn check_logs(
             records = Records::new();
         }
         previous = Some(header);
+    }
+    if files.current && !stop.is_stopped() {
+        report.bad.extend(check_current(world, &names, segments, counters, &records).await?);
     }
     report.seconds = world.now().since(started).as_secs_f64();
     Ok(report)

@@ -8,7 +8,6 @@ use world::PageCodec;
 use crate::error::{Error, Result};
 use crate::io::Counters;
 use crate::signal::Dropped;
-use crate::versions::PageVersions;
 
 /// An instance: one log stream and its databases.
 #[derive(Clone)]
@@ -74,8 +73,6 @@ pub struct DatabaseConfig {
     pub extension_bytes: u64,
     /// Counts the I/O on the file, as `log_counters` do for the log.
     pub counters: Counters,
-    /// Remembers the versions of changed pages, for a check of the closed file.
-    pub versions: PageVersions,
 }
 
 impl InstanceConfig {
@@ -119,7 +116,6 @@ impl DatabaseConfig {
             nodes: None,
             extension_bytes: 8 << 20,
             counters: Counters::default(),
-            versions: PageVersions::default(),
         }
     }
 }

@@ -193,6 +193,9 @@ impl Core {
         if let Some(arrival) = self.cache.arrival_in(db, &mini) {
             return Ok(Tried::Arriving(arrival));
         }
+        if let Some(pgno) = self.cache.awaited_in(db, &mini) {
+            return Ok(Tried::Stopped(Stop::Missing(pgno)));
+        }
         mini.transaction = transaction;
         self.log_and_apply(db, &mut mini)?;
         Ok(Tried::Done(value))
@@ -265,7 +268,7 @@ impl Core {
             return Err(error);
         }
         // At the change and not at the write: a page that the cache forgets to write is found, too.
-        mini.changes.iter().for_each(|change| database.versions.note(change.pgno, dbtime));
+        mini.changes.iter().for_each(|change| database.flush_map.note(change.pgno, dbtime));
         if let Some(transaction) = mini.transaction {
             if mini.compensates {
                 transactions.compensated(transaction);
@@ -351,6 +354,14 @@ impl Core {
         self.poison.require(database.update_header(|_| ()).await)?;
         database.length_logged.set(POSITION_END);
         extended
+    }
+
+    /// Says whether a page of the file, given its modification count, is another version than the one that was written
+    /// last. Of a page that is still to be written the file may have any.
+    pub(crate) fn is_other_version(&self, db: u8) -> impl Fn(u32, u64) -> bool {
+        let map = self.databases[usize::from(db) - 1].flush_map.clone();
+        let cache = self.cache.clone();
+        move |pgno, dbtime| map.contradicts(pgno, dbtime) && !cache.is_unwritten(PageKey { db, pgno })
     }
 
     /// The position at which redo would have to begin now.

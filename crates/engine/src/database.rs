@@ -22,17 +22,17 @@ use world::{OpenMode, PageCodec, World};
 use crate::cache::{Cache, CachedDatabase, CachedPage, CodecCoding, Template};
 use crate::config::DatabaseConfig;
 use crate::error::{Error, Result};
+use crate::flush_map::FlushMap;
 use crate::header;
 use crate::io::{Counters, IoFile};
 use crate::log::{LogPosition, LogTime, POSITION_END, Signature};
-use crate::versions::PageVersions;
 
 /// A database of an open instance.
 pub(crate) struct Database {
     pub(crate) id: u8,
     pub(crate) file: IoFile,
     pub(crate) counters: Counters,
-    pub(crate) versions: PageVersions,
+    pub(crate) flush_map: FlushMap,
     pub(crate) coding: Rc<dyn PageCoding>,
     codec: Option<Rc<dyn PageCodec>>,
     pub(crate) template_id: Option<u64>,
@@ -74,8 +74,8 @@ impl Database {
         Ok(Rc::new(Database {
             id,
             file,
+            flush_map: FlushMap::new(world, &config.path, header.signature(), &counters),
             counters,
-            versions: config.versions.clone(),
             coding,
             codec: config.codec.clone(),
             template_id: config.template_id,
@@ -114,7 +114,8 @@ impl Database {
     /// Gives the database its share of the cache.
     pub(crate) fn join(&self, cache: &Cache, cache_bytes: u64) {
         let template = self.template.clone();
-        let cached = CachedDatabase::new(self.file.clone(), self.coding.clone(), self.template_id, template);
+        let cached = CachedDatabase::new(self.file.clone(), self.coding.clone(), self.template_id, template)
+            .compared_with(self.flush_map.clone());
         cache.attach(self.id, cached, cache_bytes);
     }
 

@@ -4,13 +4,15 @@
 //! 1. Measured I/O = issued I/O (design invariant 7): each completed read or write is recorded exactly once, in the
 //!    class it was issued for; the sums over classes equal the world's own count.
 //! 2. A failed operation is not counted, and its error is returned, never swallowed.
+//! 3. An operation of a class waits from its begin until it completes, fails, or its future is dropped, and no longer.
 //!
 //! Limits: offsets and lengths are multiples of `world::SECTOR_BYTES`.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use results::{IoClass, IoCounters, IoStats};
+use results::{IoClass, IoCounters, IoStats, Waiting};
+use slab::Slab;
 use smallvec::smallvec;
 use world::{Bufs, File, OpenMode, PageBuf, Time, World};
 
@@ -25,26 +27,67 @@ pub struct FileCounters {
     pub syncs: IoStats,
 }
 
-/// A shared handle on [`FileCounters`].
+/// A shared handle on [`FileCounters`] and on the operations that have begun and not completed.
 #[derive(Debug, Clone, Default)]
-pub struct Counters(Rc<RefCell<FileCounters>>);
+pub struct Counters(Rc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    counted: RefCell<FileCounters>,
+    /// As many slots as operations were ever in flight at once.
+    in_flight: RefCell<Slab<(IoClass, Time)>>,
+}
 
 impl Counters {
-    /// The counts since the last call; counting starts again from zero.
+    /// The counts since the last call; counting starts again from zero. Operations in flight stay in flight.
     pub fn take(&self) -> FileCounters {
-        self.0.take()
+        self.0.counted.take()
     }
 
     /// Adds what another thread has counted.
     pub(crate) fn merge(&self, counted: &FileCounters) {
-        let mut counters = self.0.borrow_mut();
+        let mut counters = self.0.counted.borrow_mut();
         counters.io.merge(&counted.io);
         counters.syncs.merge(&counted.syncs);
     }
 
-    /// Counts one completed operation that was made beside the engine.
-    pub fn record(&self, class: IoClass, bytes: u64, latency_ns: u64) {
-        self.0.borrow_mut().io.record(class, bytes, latency_ns);
+    /// Begins an operation: it waits until it is [completed](Operation::completed) or dropped.
+    pub fn begin(&self, class: IoClass, now: Time) -> Operation<'_> {
+        let slot = self.0.in_flight.borrow_mut().insert((class, now));
+        Operation { counters: self, slot }
+    }
+
+    /// The operations of this thread that wait at this moment. Those of redo workers, which are threads of their own,
+    /// are not among them.
+    pub fn waiting(&self, now: Time) -> Waiting {
+        let mut waiting = Waiting::default();
+        for (_, (class, begun)) in self.0.in_flight.borrow().iter() {
+            waiting.add(*class, now.since(*begun).as_nanos() as u64);
+        }
+        waiting
+    }
+}
+
+/// An operation in flight. Dropped without completion, it is forgotten and not counted.
+#[must_use = "an operation that is dropped at once was never in flight"]
+#[derive(Debug)]
+pub struct Operation<'a> {
+    counters: &'a Counters,
+    slot: usize,
+}
+
+impl Operation<'_> {
+    /// Counts the operation, which has moved so many bytes.
+    pub fn completed(self, bytes: u64, now: Time) {
+        let (class, begun) = self.counters.0.in_flight.borrow()[self.slot];
+        let latency_ns = now.since(begun).as_nanos() as u64;
+        self.counters.0.counted.borrow_mut().io.record(class, bytes, latency_ns);
+    }
+}
+
+impl Drop for Operation<'_> {
+    fn drop(&mut self) {
+        self.counters.0.in_flight.borrow_mut().remove(self.slot);
     }
 }
 
@@ -77,11 +120,11 @@ impl IoFile {
     }
 
     pub(crate) async fn read(&self, class: IoClass, offset: u64, bufs: Bufs) -> Result<Bufs> {
-        let (start, bytes) = (self.world.now(), total_bytes(&bufs));
+        let (operation, bytes) = (self.begin(class), total_bytes(&bufs));
         let (result, bufs) = self.file.read_at(offset, bufs).await;
         result?;
         assert!(total_bytes(&bufs) == bytes, "what is counted is what was asked for");
-        self.counters.record(class, bytes, self.elapsed_ns(start));
+        operation.completed(bytes, self.world.now());
         Ok(bufs)
     }
 
@@ -92,37 +135,110 @@ impl IoFile {
     }
 
     pub(crate) async fn write(&self, class: IoClass, offset: u64, bufs: Bufs) -> Result<()> {
-        let (start, bytes) = (self.world.now(), total_bytes(&bufs));
+        let (operation, bytes) = (self.begin(class), total_bytes(&bufs));
         let (result, _) = self.file.write_at(offset, bufs).await;
         result?;
-        self.counters.record(class, bytes, self.elapsed_ns(start));
+        operation.completed(bytes, self.world.now());
         Ok(())
     }
 
     /// Writes and syncs; the recorded latency is the time until the bytes were durable.
     pub(crate) async fn write_durable(&self, class: IoClass, offset: u64, bufs: Bufs) -> Result<()> {
-        let (start, bytes) = (self.world.now(), total_bytes(&bufs));
+        let (operation, bytes) = (self.begin(class), total_bytes(&bufs));
         let (result, _) = self.file.write_at(offset, bufs).await;
         result?;
         let synced = self.sync().await;
         // The write itself completed, so it counts whatever became of the sync.
-        self.counters.record(class, bytes, self.elapsed_ns(start));
+        operation.completed(bytes, self.world.now());
         synced
     }
 
     pub(crate) async fn sync(&self) -> Result<()> {
         let start = self.world.now();
         self.file.sync().await?;
-        let latency_ns = self.elapsed_ns(start);
-        self.counters.0.borrow_mut().syncs.record(0, latency_ns);
+        let latency_ns = self.world.now().since(start).as_nanos() as u64;
+        self.counters.0.counted.borrow_mut().syncs.record(0, latency_ns);
         Ok(())
     }
 
-    fn elapsed_ns(&self, start: Time) -> u64 {
-        self.world.now().ns.saturating_sub(start.ns)
+    fn begin(&self, class: IoClass) -> Operation<'_> {
+        self.counters.begin(class, self.world.now())
     }
 }
 
 fn total_bytes(bufs: &Bufs) -> u64 {
     bufs.iter().map(|buf| buf.len() as u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::poll;
+    use results::IoTotals;
+    use world::Duration;
+    use world::sim::{FixedLatency, FixedLatencyTimes, SimConfig, Simulation};
+
+    use super::*;
+
+    const CLASS: IoClass = IoClass::TransactionalRead;
+    const ONE: usize = 4096;
+
+    /// A file of 4 KiB on a simulated storage whose reads take an hour.
+    async fn file_of_slow_reads(world: &World) -> IoFile {
+        let file = IoFile::open(world, "/v/1.edb", OpenMode::CreateNew, &Counters::default()).await.unwrap();
+        file.write(IoClass::InitWrite, 0, smallvec![PageBuf::empty(ONE)]).await.unwrap();
+        file.counters.take();
+        file
+    }
+
+    fn simulation() -> (Simulation, World) {
+        let times = FixedLatencyTimes {
+            read_latency: Duration::from_secs(3_600),
+            bytes_per_second: u64::MAX,
+            jitter: Duration::ZERO,
+            ..FixedLatencyTimes::default()
+        };
+        let storage = Box::new(FixedLatency::new(1, times));
+        let sim = Simulation::new(1, SimConfig { storage, ..SimConfig::default() });
+        let world = sim.host("h");
+        sim.volume("h", "/v", 1 << 30);
+        (sim, world)
+    }
+
+    #[test]
+    fn an_operation_that_does_not_return_is_seen_with_the_time_that_it_has_waited() {
+        let (sim, world) = simulation();
+        sim.run_until(async {
+            let file = file_of_slow_reads(&world).await;
+            let (reader, counters) = (file.clone(), file.counters.clone());
+            let read = world.spawn(async move { reader.read_one(CLASS, 0, ONE).await });
+            world.sleep(Duration::from_secs(60)).await;
+            assert_eq!(counters.take().io.class(CLASS).totals.count, 0, "nothing has completed");
+            let minute = IoTotals::one(0, 60_000_000_000);
+            assert_eq!(counters.waiting(world.now()).class(CLASS), minute, "taking counts leaves it waiting");
+
+            read.await.unwrap();
+            assert_eq!(counters.waiting(world.now()), Waiting::default());
+            let hour = IoTotals::one(ONE as u64, 3_600_000_000_000);
+            assert_eq!(counters.take().io.class(CLASS).totals, hour, "from its begin to its completion");
+        });
+    }
+
+    #[test]
+    fn an_operation_whose_future_is_dropped_or_that_fails_waits_no_longer() {
+        let (sim, world) = simulation();
+        sim.run_until(async {
+            let file = file_of_slow_reads(&world).await;
+            {
+                let mut reads = pin!(file.read_one(CLASS, 0, ONE));
+                assert!(poll!(&mut reads).is_pending());
+                assert_eq!(file.counters.waiting(world.now()).class(CLASS).count, 1);
+            }
+            assert_eq!(file.counters.waiting(world.now()), Waiting::default());
+            assert!(file.read_one(CLASS, ONE as u64, ONE).await.is_err(), "nothing lies behind the end");
+            assert_eq!(file.counters.waiting(world.now()), Waiting::default());
+            assert_eq!(file.counters.take().io.class(CLASS).totals.count, 0);
+        });
+    }
 }

@@ -27,6 +27,16 @@ impl Finding {
     }
 }
 
+/// What is said of a page of another version than the one that the flush map names.
+pub(crate) const STALE: &str =
+    "it is not the version that the flush map names: a write of the page was lost, or one of the map";
+
+/// The modification count of page `pgno`, which is good.
+pub(crate) fn dbtime(page: &PageBuf, pgno: u32, template_id: Option<u64>) -> u64 {
+    let without_bytes = dbtime_without_bytes(page, u64::from(pgno) + 1, template_id);
+    without_bytes.unwrap_or_else(|| PageRef::new(page.as_slice()).dbtime())
+}
+
 /// The modification count of the page at place `index`, if the page needs no look at its bytes: it is one of
 /// the template's, or one with the edits that were made on it. One that was never changed has 0.
 pub(crate) fn dbtime_without_bytes(page: &PageBuf, index: u64, template_id: Option<u64>) -> Option<u64> {

@@ -9,11 +9,12 @@ use std::cell::Cell;
 use results::IoClass;
 use world::{Duration, OpenMode, Time, World};
 
+use crate::cache::PageKey;
 use crate::config::DatabaseConfig;
 use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::io::IoFile;
-use crate::pieces::{PageFindings, Pieces};
+use crate::pieces::{Known, PageFindings, Pieces};
 use crate::signal::StopSignal;
 
 /// How maintenance reads.
@@ -68,7 +69,11 @@ impl Instance {
             class: IoClass::MaintenanceRead,
             in_use: true,
         };
-        pass_after_pass(&pieces, config, stop, &database.scanned_to, || core.poison.check(), |_| false).await
+        let is_other = core.is_other_version(db);
+        let known = Known { is_other: Some(&is_other), ..Known::default() };
+        let report = async |pgno| core.cache.report_damaged(PageKey { db, pgno }).await;
+        let (from, check) = (&database.scanned_to, || core.poison.check());
+        pass_after_pass((&pieces, known), config, stop, from, check, |_| false, report).await
     }
 }
 
@@ -95,16 +100,18 @@ pub async fn maintain_in_recovery(
     };
     // A file that redo cuts and makes longer at once has its old size again when it is asked.
     let mends_itself = |error: &Error| error.is_short_read();
-    pass_after_pass(&pieces, config, stop, &Cell::new(0), || Ok(()), mends_itself).await
+    let (known, report) = (Known::default(), async |_| Ok(()));
+    pass_after_pass((&pieces, known), config, stop, &Cell::new(0), || Ok(()), mends_itself, report).await
 }
 
 async fn pass_after_pass(
-    pieces: &Pieces<'_>,
+    (pieces, known): (&Pieces<'_>, Known<'_>),
     config: &MaintenanceConfig,
     stop: &StopSignal,
     scanned_to: &Cell<u32>,
     check: impl Fn() -> Result<()>,
     mends_itself: impl Fn(&Error) -> bool,
+    report_damaged: impl AsyncFn(u32) -> Result<()>,
 ) -> Result<MaintenanceReport> {
     let mut report = MaintenanceReport::default();
     let page_bytes = pieces.page_bytes as u64;
@@ -116,11 +123,15 @@ async fn pass_after_pass(
             offset = 0;
         }
         let bytes = config.read_bytes.min(end.saturating_sub(offset));
-        match pieces.read(offset, bytes, &mut report.findings).await {
+        let listed = report.findings.list.len();
+        match pieces.read(known, offset, bytes, &mut report.findings).await {
             // Recovery has given this space back meanwhile.
             Err(error) if mends_itself(&error) || pieces.size().await? < end => continue,
             read => read?,
         };
+        for (pgno, _) in report.findings.list[listed..].iter().filter(|(pgno, _)| *pgno > 0) {
+            report_damaged(*pgno).await?;
+        }
         (offset, pass_bytes) = (offset + bytes, pass_bytes + bytes);
         // A pass that began in the middle ends there.
         if pass_bytes >= end {

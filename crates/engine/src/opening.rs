@@ -85,8 +85,15 @@ impl Opening {
     /// A new log stream, or redo of the one that is there.
     async fn redo(&self) -> Result<Redone> {
         let files = LogFiles::find(&self.world, &self.names).await?;
+        let mut refused = Vec::new();
+        for database in &self.databases {
+            let map = database.flush_map.load(&database.header().await).await?;
+            refused.extend(map.map(|reason| (database.id, reason)));
+        }
         let fresh = !files.current && files.archives.is_empty();
-        if fresh { self.new_stream().await } else { self.recovery().redo(&files).await }
+        let mut redone = if fresh { self.new_stream().await? } else { self.recovery().redo(&files).await? };
+        redone.report.flush_maps_refused = refused;
+        Ok(redone)
     }
 
     /// Undo, and all that an open instance needs beside its pages.
@@ -141,6 +148,12 @@ impl Opening {
     }
 
     async fn take_into_use(&self, core: &Core, report: &mut RecoveryReport) -> Result<()> {
+        for database in &self.databases {
+            let is_recovered = database.header().await.state() == State::Dirty;
+            let log_end = is_recovered.then(|| core.log.tip());
+            let refused = database.flush_map.complete(log_end, database.dbtime.get()).await?;
+            report.flush_maps_refused.extend(refused.map(|reason| (database.id, reason)));
+        }
         self.undo(core, report).await?;
         for database in &self.databases {
             attach(core, database).await?;
@@ -202,9 +215,6 @@ impl Opening {
             // A file that was lengthened in vain. The next writing of the header makes the cut durable; till
             // then the next recovery would make it again.
             let is_recovered = database.header().await.state() == State::Dirty;
-            if is_recovered {
-                database.versions.forget();
-            }
             if is_recovered && database.cut_file(pages).await? {
                 report.branches.count(RecoveryBranch::NewSpaceCleared);
             }
@@ -269,5 +279,6 @@ async fn attach(core: &Core, database: &Database) -> Result<()> {
     // Redo leaves out what the log has up to the position in the header. Were this record lost, others would
     // come to lie there.
     core.log.flush_to(end).await?;
+    database.flush_map.write(database.flush_map.cut(end), core.log.signature()).await?;
     database.attach(position, log_time(&core.world), core.log.signature()).await
 }

@@ -54,8 +54,26 @@ impl PageTable {
     }
 
     /// Pages that have a number.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.pages
+    }
+
+    /// Bytes of memory that the places take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.places.len() * size_of::<Place>()
+    }
+
+    /// Pages and their numbers, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.places.iter().filter(|place| place.number != NONE).map(|place| (place.pgno, place.number))
+    }
+
+    /// A page has this number, whether it had another one or none.
+    pub(crate) fn set(&mut self, pgno: u32, number: u32) {
+        if !self.replace(pgno, number) {
+            self.insert(pgno, number);
+        }
     }
 
     /// The number of a page.

@@ -3,17 +3,20 @@
 //! Invariants
 //! 1. Every page of a piece is judged: checksum, number, structure; a page known to equal the database's
 //!    template is good as it stands (design invariant 6).
-//! 2. A page that is zero counts as never written, unless the template has contents there or a tree uses the
-//!    page: then it was lost. Of a database in use only what the trees used when the reading began is known.
+//! 2. A page that is zero counts as never written, unless the template has contents there or something refers to
+//!    the page: then it was lost. Of a database in use only what the trees used when the reading began is known.
 //! 3. A page that fails while the database is in use is read again before it is called bad: it may have been
 //!    read in the middle of a write.
 //!
 //! Limits: pieces are whole pages; the header pages count as part of the file but are judged by header checksum.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use btree::PagesInUse;
+use btree::{PagesInUse, ZeroPages, describe_zero_pages};
+use edb::flush_map::ClosedMap;
+use edb::header::{DatabaseHeader, ShadowDamage};
 use edb::page::PageRef;
 use futures_util::future::maybe_done;
 use futures_util::poll;
@@ -22,15 +25,13 @@ use world::{Bufs, Duration, PageBuf, TemplatePages, World};
 
 use crate::error::{Error, Result};
 use crate::io::IoFile;
-use crate::judge::{Finding, dbtime_without_bytes, judge};
-use crate::versions::PageVersions;
+use crate::judge::{Finding, STALE, dbtime, dbtime_without_bytes, judge};
 
 /// Times a page of a database in use is read again, with growing pauses.
 const REREADS: u32 = 5;
 const REREAD_PAUSE: Duration = Duration::from_millis(100);
 const LOST: &str = "it was lost: it is zero, and the database uses it";
 const FOREIGN: &str = "its checksum is right, but an entry is not one that was written";
-const STALE: &str = "it is not the version that this run left there";
 /// Bad pages listed by number; all are counted.
 const LISTED_MAX: usize = 100;
 
@@ -70,16 +71,31 @@ pub struct PageFindings {
     pub correctable: u64,
     /// Pages that belong elsewhere.
     pub wrong_number: u64,
-    /// Pages damaged beyond correction, by checksum or structure.
+    /// Pages damaged beyond correction, by checksum or structure, and lost ones.
     pub bad: u64,
+    /// Zero pages that a tree owns and nothing refers to: legal, and counted as never written.
+    pub leaked: u64,
+    /// Zero pages that count as never written although a damaged page would say whether they are in use.
+    pub unjudged: u64,
+    /// What the flush map cannot tell of the pages.
+    pub unseen: Option<&'static str>,
     /// The first bad pages (of any kind): number and what is wrong.
     pub list: Vec<(u32, String)>,
+    /// Zero pages that the space trees do not call available: lost or leaked.
+    pub(crate) zero: Vec<u32>,
 }
 
 impl PageFindings {
     /// Whether every page is as it was written.
     pub fn is_clean(&self) -> bool {
         self.correctable + self.wrong_number + self.bad == 0
+    }
+
+    /// What there is to say beside the findings, for people.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = describe_zero_pages(self.leaked, self.unjudged);
+        notes.extend(self.unseen.map(str::to_owned));
+        notes
     }
 
     /// Adds what was found elsewhere.
@@ -89,9 +105,27 @@ impl PageFindings {
         self.correctable += other.correctable;
         self.wrong_number += other.wrong_number;
         self.bad += other.bad;
+        self.leaked += other.leaked;
+        self.unjudged += other.unjudged;
+        self.unseen = self.unseen.or(other.unseen);
+        self.zero.extend(other.zero);
         self.list.extend(other.list);
         self.list.sort_unstable();
         self.list.truncate(LISTED_MAX);
+    }
+
+    /// Takes in what became of [`Self::zero`].
+    pub(crate) fn settle(&mut self, zero: ZeroPages) {
+        self.uninitialised -= zero.lost.len() as u64;
+        zero.lost.into_iter().for_each(|pgno| self.add(pgno, Finding::Bad(LOST.to_owned())));
+        self.leaked += zero.leaked;
+        self.unjudged += zero.unjudged;
+    }
+
+    /// Takes in what the flush map says of itself.
+    pub(crate) fn add_map(&mut self, map: &ClosedMap) {
+        self.unseen = map.unseen;
+        map.damage.iter().for_each(|damage| self.add(0, Finding::Bad(damage.clone())));
     }
 
     pub(crate) fn add(&mut self, pgno: u32, finding: Finding) {
@@ -109,6 +143,9 @@ impl PageFindings {
     }
 }
 
+/// Says whether a page, given its number, holds what was written.
+pub(crate) type PageCheck<'a> = dyn Fn(u32, PageRef<'_>) -> bool + 'a;
+
 /// What is known of the pages that a database has.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Known<'a> {
@@ -116,35 +153,46 @@ pub(crate) struct Known<'a> {
     pub(crate) template: Option<&'a dyn TemplatePages>,
     /// Pages that trees use.
     pub(crate) used: Option<&'a PagesInUse>,
+    /// Zero pages that catalog and space trees cannot do without.
+    pub(crate) lost: Option<&'a BTreeSet<u32>>,
     /// Pages that the file may lack because a cache has not written them yet.
     pub(crate) unwritten: Option<&'a dyn Fn(u32) -> bool>,
-    /// Versions that this process gave pages of the closed file.
-    pub(crate) versions: Option<&'a PageVersions>,
-    /// Whether every entry of a page is one that was written.
-    pub(crate) is_sound: Option<&'a dyn Fn(PageRef<'_>) -> bool>,
+    /// Whether a page, given its modification count, is another version than the one that the flush map names.
+    pub(crate) is_other: Option<&'a dyn Fn(u32, u64) -> bool>,
+    /// Whether the flush map of the closed file names a page.
+    pub(crate) is_named: Option<&'a dyn Fn(u32) -> bool>,
+    /// Whether a page holds what was written.
+    pub(crate) is_sound: Option<&'a PageCheck<'a>>,
 }
 
 impl Known<'_> {
     /// Whether a page that is good by itself is not the one that was written there last.
-    fn is_stale(&self, index: u64, page: &PageBuf, without_bytes: Option<u64>) -> bool {
-        let dbtime = || without_bytes.unwrap_or_else(|| PageRef::new(page.as_slice()).dbtime());
-        let is_other = |versions: &PageVersions| versions.contradict(page_number(index), dbtime());
-        index >= 2 && self.versions.is_some_and(is_other)
+    fn is_stale(&self, index: u64, page: &PageBuf, template_id: Option<u64>) -> bool {
+        let pgno = page_number(index);
+        index >= 2 && self.is_other.is_some_and(|is_other| is_other(pgno, dbtime(page, pgno, template_id)))
     }
 
     /// Whether a page that is good by itself holds something that nobody wrote. A page that is kept as a
     /// template and the changes made on it holds what was written.
-    fn is_foreign(&self, index: u64, page: &PageBuf, without_bytes: Option<u64>) -> bool {
-        let is_foreign = |is_sound: &dyn Fn(PageRef<'_>) -> bool| !is_sound(PageRef::new(page.as_slice()));
-        index >= 2 && without_bytes.is_none() && self.is_sound.is_some_and(is_foreign)
+    fn is_foreign(&self, index: u64, page: &PageBuf, template_id: Option<u64>) -> bool {
+        let page_ref = || PageRef::new(page.as_slice());
+        let is_foreign = |is_sound: &PageCheck<'_>| !is_sound(page_number(index), page_ref());
+        index >= 2
+            && dbtime_without_bytes(page, index, template_id).is_none()
+            && self.is_sound.is_some_and(is_foreign)
     }
 
     /// Whether the page at place `index` of the file cannot be zero.
     fn was_written(&self, index: u64) -> bool {
-        let pgno = page_number(index);
-        let is_used = self.used.is_some_and(|used| used.contains(pgno))
-            && self.unwritten.is_none_or(|is_unwritten| !is_unwritten(pgno));
-        is_used || self.template.is_some_and(|template| has_contents(template, index))
+        self.lost.is_some_and(|lost| lost.contains(&page_number(index)))
+            || self.is_named.is_some_and(|is_named| is_named(page_number(index)))
+            || self.template.is_some_and(|template| has_contents(template, index))
+    }
+
+    /// Whether a page that is zero was lost unless it is leaked.
+    fn is_used(&self, pgno: u32) -> bool {
+        self.used.is_some_and(|used| used.contains(pgno))
+            && self.unwritten.is_none_or(|is_unwritten| !is_unwritten(pgno))
     }
 }
 
@@ -161,12 +209,7 @@ pub(crate) struct Pieces<'a> {
 
 impl Pieces<'_> {
     /// Reads `bytes` bytes at `offset` in one operation, a buffer for each page, and judges them.
-    pub(crate) async fn read(&self, offset: u64, bytes: u64, findings: &mut PageFindings) -> Result<Bufs> {
-        self.read_known(Known::default(), offset, bytes, findings).await
-    }
-
-    /// As [`Self::read`]; pages that are known to have been written are never zero.
-    pub(crate) async fn read_known(
+    pub(crate) async fn read(
         &self,
         known: Known<'_>,
         offset: u64,
@@ -225,31 +268,26 @@ impl Pieces<'_> {
     ) -> Result<()> {
         let first = offset / self.page_bytes as u64;
         for (index, page) in (first..).zip(pages.iter_mut()) {
-            let mut finding = judge(page, index, self.template_id);
+            let mut finding = self.judge_page(known, page, index);
             if self.in_use {
                 for attempt in 1..=REREADS {
                     if matches!(finding, Finding::Good | Finding::Uninitialised) {
                         break;
                     }
                     self.world.sleep(REREAD_PAUSE * attempt).await;
-                    finding = self.judge_again(page, index).await?;
+                    finding = self.judge_again(known, page, index).await?;
                 }
             }
-            if finding == Finding::Good {
-                let dbtime = dbtime_without_bytes(page, index, self.template_id);
-                if known.is_stale(index, page, dbtime) {
-                    finding = Finding::Bad(STALE.to_owned());
-                } else if known.is_foreign(index, page, dbtime) {
-                    finding = Finding::Bad(FOREIGN.to_owned());
-                }
-            }
-            if finding == Finding::Uninitialised && known.was_written(index) {
+            if finding == Finding::Uninitialised && index >= 2 {
+                let (was_written, is_used) = (known.was_written(index), known.is_used(page_number(index)));
                 // It may have been written since it was read.
-                if self.in_use {
-                    finding = self.judge_again(page, index).await?;
+                if self.in_use && (was_written || is_used) {
+                    finding = self.judge_again(known, page, index).await?;
                 }
-                if finding == Finding::Uninitialised {
-                    finding = Finding::Bad(LOST.to_owned());
+                match finding {
+                    Finding::Uninitialised if was_written => finding = Finding::Bad(LOST.to_owned()),
+                    Finding::Uninitialised if is_used => findings.zero.push(page_number(index)),
+                    _ => {}
                 }
             }
             if index >= 2 {
@@ -257,13 +295,41 @@ impl Pieces<'_> {
             }
             findings.add(page_number(index), finding);
         }
+        if let [header, shadow, ..] = &mut pages[..]
+            && first == 0
+            && !self.in_use
+        {
+            findings.add(0, self.judge_shadow(header, shadow));
+        }
         Ok(())
     }
 
-    async fn judge_again(&self, page: &mut PageBuf, index: u64) -> Result<Finding> {
+    /// Whether the shadow contradicts its header. What is wrong with one of them alone is found without the other.
+    fn judge_shadow(&self, header: &PageBuf, shadow: &PageBuf) -> Finding {
+        if header.pristine().is_some() && shadow.pristine().is_some() {
+            return Finding::Good;
+        }
+        let checked = DatabaseHeader::parse(header.as_slice()).map(|it| it.check_shadow(shadow.as_slice()));
+        match checked {
+            Ok(Err(damage @ ShadowDamage::Contradicts(_))) => Finding::Bad(format!("its shadow {damage}")),
+            _ => Finding::Good,
+        }
+    }
+
+    fn judge_page(&self, known: Known<'_>, page: &PageBuf, index: u64) -> Finding {
+        match judge(page, index, self.template_id) {
+            Finding::Good if known.is_stale(index, page, self.template_id) => Finding::Bad(STALE.to_owned()),
+            Finding::Good if known.is_foreign(index, page, self.template_id) => {
+                Finding::Bad(FOREIGN.to_owned())
+            }
+            finding => finding,
+        }
+    }
+
+    async fn judge_again(&self, known: Known<'_>, page: &mut PageBuf, index: u64) -> Result<Finding> {
         let at = index * self.page_bytes as u64;
         *page = self.file.read_one(self.class, at, self.page_bytes).await?;
-        Ok(judge(page, index, self.template_id))
+        Ok(self.judge_page(known, page, index))
     }
 
     /// Size of the file in whole pages' bytes.

@@ -74,6 +74,14 @@ listed! {
         PageOfTwoWorkers,
         /// The versions in a log's header mean nothing.
         LogVersionIgnored,
+        /// A damaged segment of the current log is always taken for its end.
+        DamageTakenForTheEnd,
+        /// A page that is read is not compared with the flush map.
+        StalePageTaken,
+        /// The flush map does not learn what redo changes.
+        RedoneVersionsNotNoted,
+        /// The checkpoint passes changes that the flush map does not have.
+        CheckpointBeforeMap,
     }
 }
 

@@ -15,8 +15,9 @@ use edb::log::{LogHeader, Records, SEGMENT_BYTES, SegmentState, judge_segment};
 use edb::page::PageMut;
 use futures_util::future::{join_all, select};
 use results::IoClass;
-use world::{OpenMode, SECTOR_BYTES};
+use world::{OpenMode, PageBuf, SECTOR_BYTES};
 
+use crate::cache::{PageKey, Wanted};
 use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::io::IoFile;
@@ -25,7 +26,7 @@ use crate::log::reader::damaged;
 use crate::log::store::{LogStretch, read_stretch};
 use crate::log::writer::LogHold;
 use crate::log::{LogNames, LogPosition};
-use crate::pieces::{PageFindings, Pieces};
+use crate::pieces::{Known, PageFindings, Pieces};
 use crate::signal::StopSignal;
 
 const READ_BYTES_MAX: usize = 256 << 10;
@@ -82,16 +83,37 @@ impl Instance {
     /// # Errors
     /// A page that is damaged, or failed I/O.
     pub async fn copy_page(&self, db: u8, pgno: u32) -> Result<Option<Vec<u8>>> {
-        let core = self.core();
-        let mut bytes = match core.read(db, |pager| Ok(pager.page(pgno)?.to_vec())).await {
-            Ok(bytes) => bytes,
-            Err(_) if self.is_blank(db, pgno).await? => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let (core, key) = (self.core(), PageKey { db, pgno });
+        if core.cache.is_absent(key) {
+            core.cache.preread(db, &[pgno], Wanted::Bytes).await?;
+            if core.cache.is_absent(key) && self.is_blank(db, pgno).await? {
+                return Ok(None);
+            }
+        }
+        // The copy that asked asks again; meanwhile the log has to reach the copies, or none could give the page.
+        if core.cache.is_awaited(key) {
+            return Err(core.damaged(db, pgno, "it failed its check"));
+        }
+        let mut bytes = core.read(db, |pager| Ok(pager.page(pgno)?.to_vec())).await?;
         let end = core.log.tip();
         PageMut::new(&mut bytes).finish(pgno);
         core.log.flush_to(end).await?;
         Ok(Some(bytes))
+    }
+
+    /// From now on an operation that needs a page which fails its check waits for [`Self::give_page`], up to 10 s.
+    /// `on_damage` is told of each such page: database and number.
+    pub fn set_on_damage(&self, on_damage: Rc<dyn Fn(u8, u32)>) {
+        self.core().cache.set_on_damage(on_damage);
+    }
+
+    /// Puts the page of another copy, sealed, in the place of one that was reported; without effect on any other page.
+    /// The other copy must have replayed the log up to where it was durable when the page was reported.
+    ///
+    /// # Errors
+    /// A page that is damaged, too, or failed I/O.
+    pub async fn give_page(&self, db: u8, pgno: u32, bytes: &[u8]) -> Result<()> {
+        self.core().cache.replace(PageKey { db, pgno }, bytes).await
     }
 
     /// Whether the file has nothing at the place of this page.
@@ -131,9 +153,14 @@ impl Instance {
         let end = pieces.size().await? / page_bytes;
         let behind = end.min(first + (STRETCH_BYTES_MAX as u64 / page_bytes).max(1));
         let mut findings = PageFindings::default();
-        let pages = pieces.read(first * page_bytes, (behind - first) * page_bytes, &mut findings).await?;
-        if let Some((pgno, reason)) = findings.list.first() {
-            return Err(core.damaged(db, *pgno, reason));
+        let mut pages = pieces
+            .read(Known::default(), first * page_bytes, (behind - first) * page_bytes, &mut findings)
+            .await?;
+        for (pgno, reason) in findings.list {
+            // Memory may hold it; if not, this reports it.
+            let held = if pgno > 0 { self.copy_page(db, pgno).await? } else { None };
+            let held = held.ok_or_else(|| core.damaged(db, pgno, &reason))?;
+            pages[(u64::from(pgno) + 1 - first) as usize] = PageBuf::copy_of(&held);
         }
         let mut copies: Vec<_> =
             (first..).zip(pages).map(|(at, page)| (at, Rc::from(page.as_slice()))).collect();

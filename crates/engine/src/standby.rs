@@ -31,6 +31,7 @@ use crate::checkpoint::{self, CheckpointFile};
 use crate::config::InstanceConfig;
 use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::flush_map;
 use crate::instance::Instance;
 use crate::io::IoFile;
 use crate::log::reader::{LogFiles, damaged, read_header};
@@ -60,6 +61,9 @@ impl Standby {
     /// # Errors
     /// Files that are missing, damaged, or contradict each other.
     pub async fn open(world: &World, config: &InstanceConfig) -> Result<Standby> {
+        for database in &config.databases {
+            flush_map::remove(world, &database.path).await?;
+        }
         let opening = Opening::new(world, config).await?;
         let begun = begin(&opening, world).await;
         match begun {
@@ -182,9 +186,10 @@ impl Standby {
         cache.fetch(key, &mut pins).await?;
         cache.make(key)?;
         let found = cache.view(db).page(pgno).map(btree::PageView::to_vec);
-        let mut bytes = found.map_err(|_| Error::Refused(format!("page {pgno} is damaged here, too")))?;
+        let damaged = || cache.damaged(key, "it failed its check".to_owned());
+        let mut bytes = found.map_err(|_| damaged())?;
         if self.replayer.replay.pages.unproven().any(|unproven| unproven == key) {
-            return Err(Error::Refused(format!("page {pgno} is damaged here, too")));
+            return Err(damaged());
         }
         PageMut::new(&mut bytes).finish(pgno);
         Ok(bytes)
@@ -214,6 +219,7 @@ impl Standby {
         recovery.cache.assert_all_written();
         let (mode, current) = (OpenMode::ReadWrite, recovery.names.current());
         let file = IoFile::open(recovery.world, &current, mode, recovery.counters).await?;
+        recovery.clear_mark(&file).await?;
         let chain = self.replayer.records();
         let replay = &mut self.replayer.replay;
         let oldest = recovery.drop_leftovers(&files, last, &mut replay.report).await?;
@@ -241,6 +247,8 @@ pub async fn cut_back(
     to: LogPosition,
 ) -> Result<()> {
     for (id, database) in (1..=255).zip(&config.databases) {
+        // It may name what is cut.
+        flush_map::remove(world, &database.path).await?;
         let database = Database::open(world, id, database, config.page_bytes).await?;
         let (first, last, _) = database.header().await.generations();
         let (first, last) = (first.min(to.generation()), last.min(to.generation()));

@@ -44,7 +44,7 @@ pub fn write_series(path: &Path, folder: &Path) -> Result<Vec<PathBuf>, CsvError
         query.run(
             sql,
             |names| line(&mut *out.borrow_mut(), names.iter().map(|name| quoted(name))).map_err(failed),
-            |cells| line(&mut *out.borrow_mut(), cells.iter().map(text)).map_err(failed),
+            |cells| line(&mut *out.borrow_mut(), cells.iter().map(field)).map_err(failed),
         )?;
         out.into_inner().flush().map_err(failed)?;
         written.push(path);
@@ -59,22 +59,19 @@ pub fn line(out: &mut impl Write, fields: impl Iterator<Item = String>) -> std::
     out.write_all(b"\r\n")
 }
 
-/// A value as a field; bytes in hexadecimal.
-pub fn text(cell: &Cell) -> String {
-    match cell {
-        Cell::Null => String::new(),
-        Cell::Integer(number) => number.to_string(),
-        Cell::Real(number) => number.to_string(),
-        Cell::Text(text) => quoted(text),
-        Cell::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-    }
-}
-
 /// Text as a field.
 pub fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\r', '\n']) || text.starts_with(' ') || text.ends_with(' ') {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text.to_owned()
+    }
+}
+
+/// A value as a field.
+pub fn field(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) => quoted(text),
+        other => other.text(),
     }
 }

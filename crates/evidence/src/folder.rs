@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -331,6 +331,31 @@ fn walk(
         }
     }
     Ok(())
+}
+
+/// Replaces a file as a whole: after a crash it is the old one or the new one.
+///
+/// # Errors
+/// The file is not there, or its folder cannot be written.
+pub fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    // The file behind a link is replaced, not the link.
+    let path = std::fs::canonicalize(path)?;
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let permissions = std::fs::metadata(&path)?.permissions();
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&new)?;
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| file.set_permissions(permissions))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| std::fs::rename(&new, &path));
+    if written.is_err() {
+        // What was created here is removed; the error that is told is the first one.
+        let _ = std::fs::remove_file(&new);
+    }
+    written
 }
 
 #[cfg(test)]

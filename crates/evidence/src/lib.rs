@@ -4,6 +4,7 @@
     reason = "this crate faces the operating system: files, clock and one thread"
 )]
 
+pub mod attestation;
 pub mod csv;
 pub mod environment;
 mod file_version;
@@ -36,7 +37,7 @@ pub use report::{Report, ReportError};
 pub use run_data::{CounterPoint, Point, RunData, SeriesKey, Slice};
 pub use store::{
     Broken, BrokenKind, Cell, Chain, KeyError, Query, RunStore, SCHEMA as SQL_SCHEMA, SigningKey, StoreError,
-    check, load, public_key, sha256_hex,
+    check, keys, load, misfit, public_key, sha256_hex,
 };
 
 #[cfg(test)]

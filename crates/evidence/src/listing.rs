@@ -3,6 +3,7 @@
 //! Limits: a run counts as running while its `run.db` has no ending and was written to within [`QUIET`]; one that was
 //! killed a moment ago still does. Links are not followed, and folders whose names are not UTF-8 are left out.
 
+use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -11,7 +12,7 @@ use results::Grade;
 use results::grade::Counts;
 use serde::{Deserialize, Serialize};
 
-use crate::store::{Cell, Query, StoreError, beside};
+use crate::store::{Cell, Query, StoreError, beside, check, misfit};
 
 /// A run that goes on writes at least this often.
 const QUIET: Duration = Duration::from_secs(30);
@@ -55,7 +56,7 @@ pub struct RunEntry {
     pub passed: i64,
     /// Judgements that failed.
     pub failed: i64,
-    /// Why its evidence cannot be read.
+    /// Why its evidence cannot be read, or what of it does not fit its seals.
     pub note: String,
 }
 
@@ -64,10 +65,29 @@ pub fn find(runs: &Path, id: &str) -> Option<PathBuf> {
     folders(runs).ok()?.into_iter().find(|(name, _)| name == id).map(|(_, folder)| folder)
 }
 
-/// Runs by name, newest first.
-pub fn list(runs: &Path) -> std::io::Result<Vec<RunEntry>> {
+/// What was found of the seals of runs. A file is looked at again when it has changed.
+#[derive(Debug, Default)]
+pub struct SealsSeen(BTreeMap<PathBuf, (Option<SystemTime>, Option<String>)>);
+
+impl SealsSeen {
+    /// What the rows of a `run.db` say otherwise than its seals. [`list`] names a file that cannot be read.
+    pub fn misfit(&mut self, run_db: &Path) -> Option<String> {
+        let written = std::fs::metadata(run_db).and_then(|file| file.modified()).ok();
+        match self.0.get(run_db) {
+            Some((seen, found)) if *seen == written => found.clone(),
+            _ => {
+                let found = check(run_db).ok().and_then(|chain| misfit(&chain.broken));
+                self.0.insert(run_db.to_owned(), (written, found.clone()));
+                found
+            }
+        }
+    }
+}
+
+/// Runs by name, newest first. The seals of runs that have ended are checked.
+pub fn list(runs: &Path, seals: &mut SealsSeen) -> std::io::Result<Vec<RunEntry>> {
     let mut entries: Vec<RunEntry> =
-        folders(runs)?.into_iter().map(|(id, folder)| entry(id, &folder.join("run.db"))).collect();
+        folders(runs)?.into_iter().map(|(id, folder)| entry(id, &folder.join("run.db"), seals)).collect();
     entries.sort_by(|a, b| b.id.cmp(&a.id));
     Ok(entries)
 }
@@ -86,8 +106,15 @@ fn folders(runs: &Path) -> std::io::Result<Vec<(String, PathBuf)>> {
     Ok(found)
 }
 
-fn entry(id: String, path: &Path) -> RunEntry {
-    read(&id, path).unwrap_or_else(|error| RunEntry {
+fn entry(id: String, path: &Path, seals: &mut SealsSeen) -> RunEntry {
+    let sealed = read(&id, path).map(|entry| match entry.standing {
+        Standing::Running => entry,
+        _ => match seals.misfit(path) {
+            Some(misfit) => RunEntry { standing: Standing::Incomplete, note: misfit, ..entry },
+            None => entry,
+        },
+    });
+    sealed.unwrap_or_else(|error| RunEntry {
         id,
         standing: Standing::Unreadable,
         solution: String::new(),

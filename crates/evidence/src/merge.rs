@@ -9,15 +9,17 @@
 //!
 //! Limits: the data of one host at a time is in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use results::{
     Comparison, Environment, Event, Origin, Outcome, Recorder, Row, Run, Severity, Test, Verdict, WorldKind,
 };
 
+use crate::environment::sharing::{self, SHARED, Shared};
 use crate::store::{
-    Chain, RunStore, SigningKey, StoreError, check, damaged, explain, hosts, load, open, runs, tests,
+    Chain, RunStore, SigningKey, StoreError, check, damaged, environment_after, explain, hosts, load, misfit,
+    open, runs, tests, verdicts_after,
 };
 
 /// Windows that open within this time of each other were opened together.
@@ -35,6 +37,12 @@ struct Part {
     run: Run,
     host: String,
     tests: BTreeMap<u32, Test>,
+    /// Tests whose window it opened and did not close: the end of its last sample.
+    last_sample_ms: BTreeMap<u32, u64>,
+    /// Milliseconds of a window in which its load generator did not run, by test.
+    gaps_ms: BTreeMap<u32, u64>,
+    /// What was found of its host before the tests and after them.
+    environment: Vec<Environment>,
     /// What is added to its times outside tests, and in each test.
     shift_ms: i64,
     test_shifts_ms: BTreeMap<u32, i64>,
@@ -49,11 +57,41 @@ impl Part {
             let run = runs(&connection)?.pop().ok_or_else(|| damaged("it holds no run"))?;
             let tests = tests(&connection)?.into_iter().map(|test| (test.ordinal, test)).collect();
             let host = hosts(&connection)?.pop().map_or(String::new(), |host| host.name);
-            Ok((run, host, tests))
+            let environment = environment_after(&connection, 0)?.into_iter().map(|(_, row)| row).collect();
+            Ok((run, host, tests, environment))
         };
-        let (run, host, tests) = read().map_err(|error| explain(&db, error))?;
+        let (run, host, tests, environment) = read().map_err(|error| explain(&db, error))?;
+        let read = || {
+            let verdicts = verdicts_after(&connection, 0)?.into_iter().map(|(_, verdict)| verdict);
+            let gaps = verdicts.filter(|verdict| verdict.rule == "window_without_gaps");
+            let gap_ms = |verdict: Verdict| Some((verdict.test?, (verdict.measured? * 1e3).ceil() as u64));
+            Ok(gaps.filter_map(gap_ms).collect())
+        };
+        let gaps_ms = read().map_err(|error| explain(&db, error))?;
+        let last_sample_ms = last_samples(&db, &tests)?;
         let (test_shifts_ms, out_of_step) = Default::default();
-        Ok(Part { db, run, host, tests, shift_ms: 0, test_shifts_ms, out_of_step })
+        let shift_ms = 0;
+        Ok(Part {
+            db,
+            run,
+            host,
+            tests,
+            last_sample_ms,
+            gaps_ms,
+            environment,
+            shift_ms,
+            test_shifts_ms,
+            out_of_step,
+        })
+    }
+
+    /// How long this host held the load of a test: start and end in the time of all, planned length.
+    fn window(&self, ordinal: u32) -> Option<(u64, u64, u64)> {
+        let test = self.tests.get(&ordinal)?;
+        let (start_ms, planned_ms) = test.window_start_ms.zip(test.window_planned_ms)?;
+        let end_ms = test.window_end_ms.or(self.last_sample_ms.get(&ordinal).copied()).unwrap_or(start_ms);
+        let at = |t_ms: u64| self.moved(t_ms, Some(ordinal));
+        Some((at(start_ms), at(end_ms), planned_ms))
     }
 
     fn moved(&self, t_ms: u64, test: Option<u32>) -> u64 {
@@ -71,6 +109,24 @@ impl Part {
             ..test.clone()
         }
     }
+}
+
+/// Where the samples of each test end whose window did not close.
+fn last_samples(db: &Path, tests: &BTreeMap<u32, Test>) -> Result<BTreeMap<u32, u64>, StoreError> {
+    let is_open = |test: &&Test| test.window_start_ms.is_some() && test.window_end_ms.is_none();
+    let mut last = BTreeMap::new();
+    let open: Vec<u32> = tests.values().filter(is_open).map(|test| test.ordinal).collect();
+    if open.is_empty() {
+        return Ok(last);
+    }
+    for ((test, ..), points) in &load(db)?.series {
+        let ends = points.iter().map(|point| point.t_ms + point.interval_ms);
+        if let (true, Some(end_ms)) = (open.contains(test), ends.max()) {
+            let last_ms: &mut u64 = last.entry(*test).or_default();
+            *last_ms = end_ms.max(*last_ms);
+        }
+    }
+    Ok(last)
 }
 
 /// The moment of a test that all hosts passed together.
@@ -152,28 +208,54 @@ impl Expected<'_> {
                 return Err(format!("its test {} lies outside of its run", test.ordinal));
             }
         }
-        Ok(())
+        match misfit(&check(db).map_err(|error| error.to_string())?.broken) {
+            Some(misfit) => Err(format!("it was changed after it was recorded: {misfit}")),
+            None => Ok(()),
+        }
     }
 }
 
 impl HostRuns {
-    /// How long all hosts held the load of a test together, judged as the window of one host is. What a host
-    /// did outside of the common time, the others did not meet.
-    pub fn common_windows(&self) -> Vec<Verdict> {
-        let mut windows: BTreeMap<u32, Vec<(u64, u64, u64, &str)>> = BTreeMap::new();
-        for part in &self.parts {
-            for (ordinal, test) in &part.tests {
-                let test = part.moved_test(test);
-                if let (Some(start), Some(end), Some(planned)) =
-                    (test.window_start_ms, test.window_end_ms, test.window_planned_ms)
-                {
-                    let host = part.host.as_str();
-                    windows.entry(*ordinal).or_default().push((start, end, planned, host));
-                }
-            }
+    /// How long all these hosts held the load of a test together, judged as the window of one host is. What a host
+    /// did outside of the common time, the others did not meet. A host holds no load before its window opens, after
+    /// its last sample, and in a gap. One without evidence holds none.
+    pub fn common_windows(&self, hosts: &[String]) -> Vec<Verdict> {
+        let with_window = |part: &Part| {
+            let tests = part.tests.values().filter(|test| test.window_start_ms.is_some());
+            tests.map(|test| test.ordinal).collect::<Vec<_>>()
+        };
+        let ordinals: BTreeSet<u32> = self.parts.iter().flat_map(with_window).collect();
+        if hosts.len() < 2 {
+            return Vec::new();
         }
-        let several = windows.into_iter().filter(|(_, of_hosts)| of_hosts.len() > 1);
-        several.filter_map(|(ordinal, of_hosts)| common_window(ordinal, &of_hosts)).collect()
+        ordinals.into_iter().filter_map(|ordinal| self.common_window(ordinal, hosts)).collect()
+    }
+
+    fn common_window(&self, ordinal: u32, hosts: &[String]) -> Option<Verdict> {
+        let part_of = |host: &String| self.parts.iter().find(|part| part.host == *host);
+        let windows = hosts.iter().map(|host| (host, part_of(host).and_then(|part| part.window(ordinal))));
+        let (with, without): (Vec<_>, Vec<_>) = windows.partition(|(_, window)| window.is_some());
+        let held: Vec<_> = with.into_iter().filter_map(|(host, window)| Some((host, window?))).collect();
+        let planned_ms = held.iter().map(|(_, window)| window.2).max()?;
+        let start_ms = held.iter().map(|(_, window)| window.0).max()?;
+        let (first_out, end_ms) =
+            held.iter().map(|(host, window)| (*host, window.1)).min_by_key(|end| end.1)?;
+        // Gaps of two hosts need not lie at the same time.
+        let gap = |part: &Part| part.gaps_ms.get(&ordinal).copied().unwrap_or(0);
+        let gaps_ms = self.parts.iter().map(gap).fold(0, u64::saturating_add);
+        let longest = self.parts.iter().max_by_key(|part| gap(part)).filter(|part| gap(part) > 0);
+        let common_ms = end_ms.saturating_sub(start_ms).saturating_sub(gaps_ms);
+        Some(match (without.first(), longest) {
+            (Some((host, _)), _) => held_together(ordinal, host, 0, planned_ms),
+            (None, Some(part)) => held_together(ordinal, &part.host, common_ms, planned_ms),
+            (None, None) => held_together(ordinal, first_out, common_ms, planned_ms),
+        })
+    }
+
+    /// What the hosts share with each other.
+    pub fn shared(&self) -> Vec<Shared> {
+        let rows: Vec<Environment> = self.parts.iter().flat_map(|part| part.environment.clone()).collect();
+        sharing::shared(&rows)
     }
 
     /// Reads what the `run.db` of each host says of its run and tests. Also of a host that died in the middle.
@@ -224,7 +306,7 @@ impl HostRuns {
                 let (host, severity, note) = (host.clone(), Severity::Info, String::new());
                 store.record(Environment { host, area, name, value, severity, note }.into())?;
             }
-            store.record(sealed(&host, &check(&part.db)?).into())?;
+            store.record(sealed(&host, &data.seals).into())?;
             for row in data.into_rows() {
                 if let Some(row) = moved(row, part) {
                     store.record(row)?;
@@ -276,18 +358,14 @@ impl HostRuns {
     }
 }
 
-/// The judgement of the time that the windows (start, end, planned length, host) of a test have in common.
-fn common_window(ordinal: u32, of_hosts: &[(u64, u64, u64, &str)]) -> Option<Verdict> {
-    let (start_ms, ..) = of_hosts.iter().max_by_key(|window| window.0)?;
-    let (_, end_ms, _, first_out) = of_hosts.iter().min_by_key(|window| window.1)?;
-    let planned_ms = of_hosts.iter().map(|window| window.2).max()?;
-    let measured_s = end_ms.saturating_sub(*start_ms) as f64 / 1e3;
+/// The judgement of the time in which all hosts held the load of a test. `host` is the one that made it shortest.
+fn held_together(ordinal: u32, host: &str, common_ms: u64, planned_ms: u64) -> Verdict {
     let limit_s = planned_ms.saturating_sub(IN_STEP_MS.unsigned_abs()) as f64 / 1e3;
+    let (measured_s, planned_s) = (common_ms as f64 / 1e3, planned_ms as f64 / 1e3);
     let holds = Comparison::AtLeast.holds(measured_s, limit_s);
-    let planned_s = planned_ms as f64 / 1e3;
-    Some(Verdict {
+    Verdict {
         test: Some(ordinal),
-        origin: Origin::host(first_out),
+        origin: Origin::host(host),
         rule: "window_in_common".into(),
         text: format!("all hosts held the load together for the planned {planned_s} s, less 1 s"),
         measured: Some(measured_s),
@@ -295,7 +373,7 @@ fn common_window(ordinal: u32, of_hosts: &[(u64, u64, u64, &str)]) -> Option<Ver
         comparison: Comparison::AtLeast,
         unit: "s".into(),
         outcome: if holds { Outcome::Pass } else { Outcome::Unproved },
-    })
+    }
 }
 
 /// Finds out what has to be added to the times of each host. The first host that came to a test sets the time.
@@ -356,6 +434,8 @@ fn sealed(host: &str, chain: &Chain) -> Environment {
 fn moved(row: Row, part: &Part) -> Option<Row> {
     Some(match row {
         Row::Run(_) | Row::Test(_) => return None,
+        // What hosts share is not for one of them to say.
+        Row::Environment(row) if row.area == SHARED => return None,
         Row::Sample(mut row) => {
             row.t_ms = part.moved(row.t_ms, Some(row.test));
             row.into()

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use results::*;
 
+use crate::store::Chain;
+
 /// Counts of one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Point {
@@ -85,8 +87,8 @@ pub struct RunData {
     pub events: Vec<Event>,
     /// Judgements.
     pub verdicts: Vec<Verdict>,
-    /// Digest of the last seal of the `run.db` that the rows come from; `None` if it has none.
-    pub seal: Option<String>,
+    /// What the seals of the `run.db` say that the rows come from.
+    pub seals: Chain,
 }
 
 impl RunData {
@@ -122,7 +124,7 @@ impl RunData {
             parts: Vec::new(),
             events: Vec::new(),
             verdicts: Vec::new(),
-            seal: None,
+            seals: Chain::default(),
         }
     }
 

@@ -27,8 +27,8 @@ use crate::bus::{Bus, BusError};
 use crate::credentials::Credentials;
 use crate::files::{describe, is_plain_name, read_json, read_state, replace_json, replace_state};
 use crate::message::{
-    Assignment, CHUNK_BYTES, Chunk, ChunkAnswer, CopyHead, Ended, EvidenceFile, PROTOCOL, Program, format,
-    format_headed, parse, parse_headed, tame,
+    Assignment, CHUNK_BYTES, Chunk, ChunkAnswer, CopyHead, Ended, EvidenceFile, Look, PROTOCOL, Program,
+    format, format_headed, parse, parse_headed, tame,
 };
 use crate::run_control::{Clock, RunControl};
 use crate::subjects::{copy_inbox, subject};
@@ -41,7 +41,7 @@ const RECONNECT: Duration = Duration::from_secs(1);
 /// What an agent does for a run. Called on threads of their own; may block.
 pub trait HostWork: Send + Sync + 'static {
     /// Looks at everything the run will need on this host, by the path the run will use, and says what it saw.
-    fn prepare(&self, assignment: &Assignment) -> Result<Vec<String>, String>;
+    fn prepare(&self, assignment: &Assignment) -> Result<Look, String>;
     /// Carries out the tests, leaves the evidence in `folder`, and says how it ended and why. Copies on this
     /// host speak to their arbiter by `arbiter`.
     fn run(
@@ -91,9 +91,10 @@ impl AgentError {
 }
 
 enum Done {
-    Prepared(Result<Vec<String>, String>),
+    Prepared(Result<Look, String>),
     Ended(Ended, Option<String>, Vec<EvidenceFile>),
-    Sent,
+    /// What was there of the evidence was sent, or why a file cannot be.
+    Sent(Option<String>),
 }
 
 /// File in the folder of a run that says how the run ended on this host.
@@ -335,7 +336,10 @@ impl Agent {
                 self.copies.take();
                 self.state.ended(how, why, files);
             }
-            Done::Sent => self.sending = false,
+            Done::Sent(problem) => {
+                self.sending = false;
+                problem.into_iter().for_each(|why| self.state.not_sent(&why));
+            }
         }
     }
 
@@ -413,13 +417,19 @@ impl Agent {
                 let (bus, host) = (bus.clone(), self.credentials.name.clone());
                 let folder = self.folder_of(&assignment);
                 tokio::task::spawn_local(async move {
+                    let mut problem = None;
                     for file in files {
-                        // What does not get through is asked for again.
-                        if send(&bus, &host, &assignment.run, &folder, file).await.is_err() {
-                            break;
+                        let name = file.name.clone();
+                        match send(&bus, &host, &assignment.run, &folder, file).await {
+                            Ok(()) => {}
+                            // The file stays as it is; the controller needs to know why it does not come.
+                            Err(SendError::File(error)) => problem = Some(format!("{name}: {error}")),
+                            Err(SendError::Short) => problem = Some(format!("{name} has become shorter")),
+                            // What does not get through is asked for again.
+                            Err(SendError::Bus(_) | SendError::Refused) => break,
                         }
                     }
-                    let _ = done.send(Done::Sent);
+                    let _ = done.send(Done::Sent(problem));
                 });
             }
         }
@@ -471,6 +481,8 @@ enum SendError {
     Bus(#[from] BusError),
     #[error("the controller did not take it")]
     Refused,
+    #[error("the file has become shorter")]
+    Short,
 }
 
 /// Sends a file from where the controller's copy ends.
@@ -500,7 +512,7 @@ async fn send(bus: &Bus, host: &str, run: &str, folder: &Path, file: EvidenceFil
         source.seek(SeekFrom::Start(offset))?;
         read = source.read(&mut buffer)?;
         if read == 0 {
-            return Err(SendError::Refused);
+            return Err(SendError::Short);
         }
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::ControllerClock;
 use crate::message::{
-    Assignment, Ended, EvidenceFile, Heartbeat, Orders, PROTOCOL, Point, Program, WhenAlone, Work,
+    Assignment, Ended, EvidenceFile, Heartbeat, Look, Orders, PROTOCOL, Point, Program, WhenAlone, Work,
 };
 use crate::run_control::{Calendar, HostProgress};
 
@@ -28,10 +28,7 @@ pub enum Phase {
     /// Looking at what the run needs.
     Preparing,
     /// All is in order.
-    Ready {
-        /// What was looked at.
-        checks: Vec<String>,
-    },
+    Ready(Look),
     /// It cannot take part.
     Refused {
         /// Why.
@@ -166,12 +163,17 @@ impl AgentState {
         self.refusals.push(format!("an answer that is not of version {PROTOCOL} of the protocol: {why}"));
     }
 
+    /// A file of the evidence cannot be sent.
+    pub fn not_sent(&mut self, why: &str) {
+        self.refusals.push(format!("the evidence cannot be sent: {why}"));
+    }
+
     /// The next heartbeat.
     pub fn heartbeat(&mut self, now_ns: u64, nonce: u64, progress: &HostProgress) -> Heartbeat {
         self.sent = Some((nonce, now_ns));
         let work = match self.memory.as_ref().map(|memory| &memory.phase) {
             None | Some(Phase::Preparing) => Work::Idle,
-            Some(Phase::Ready { checks }) => Work::Ready { checks: checks.clone() },
+            Some(Phase::Ready(look)) => Work::Ready(look.clone()),
             Some(Phase::Refused { why }) => Work::Refused { why: why.clone() },
             Some(Phase::Ended { how, why, files }) => {
                 Work::Ended { how: *how, why: why.clone(), files: files.clone() }
@@ -332,10 +334,10 @@ impl AgentState {
     }
 
     /// Preparation is over.
-    pub fn prepared(&mut self, outcome: Result<Vec<String>, String>) {
+    pub fn prepared(&mut self, outcome: Result<Look, String>) {
         if let Some(memory) = &mut self.memory {
             memory.phase = match outcome {
-                Ok(checks) => Phase::Ready { checks },
+                Ok(look) => Phase::Ready(look),
                 Err(why) => Phase::Refused { why },
             };
         }

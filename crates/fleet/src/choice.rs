@@ -2,6 +2,7 @@
 
 use campaign::choice::{ChoiceError, tests_beside_drills};
 use campaign::drill::PlannedDrill;
+use runner::HostNeeds;
 use solution::{Solution, SolutionError, TestKind, TestSpec};
 
 /// Why a run on many hosts cannot be what was asked for.
@@ -93,6 +94,24 @@ impl FleetTests {
     /// All tests in their order.
     pub fn all(&self) -> Vec<TestSpec> {
         self.tests.iter().chain(self.drill.as_ref().map(|drill| &drill.test)).cloned().collect()
+    }
+
+    /// What each of these hosts needs, if nothing of the run is there yet.
+    ///
+    /// # Errors
+    /// The solution does not describe a host, or it has no part in the drill.
+    pub fn needs(&self, solution: &Solution, hosts: &[String]) -> Result<Vec<HostNeeds>, FleetTestsError> {
+        let of_host = |host: &String| {
+            let deployment = solution.deployment(Some(host))?;
+            let mut parts = vec![(&deployment, self.tests.as_slice())];
+            let of_drill = |drill: &PlannedDrill| -> Result<_, FleetTestsError> {
+                Ok(drill.topology.holdings(number_of(drill, host)?))
+            };
+            let holdings = self.drill.as_ref().map(of_drill).transpose()?;
+            parts.extend(holdings.iter().map(|holdings| (holdings, &[][..])));
+            Ok(HostNeeds::of(&parts, false))
+        };
+        hosts.iter().map(of_host).collect()
     }
 }
 

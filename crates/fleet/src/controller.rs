@@ -9,28 +9,39 @@
 //! Limits: memory does not grow with the length of a run, only with the number of hosts; evidence goes to disk
 //! chunk by chunk.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
+mod bus_watch;
+mod error;
+mod incoming;
+mod predecessor;
+
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use campaign::drill::{ARBITER_NAME, Entry, JournalHead, PlannedDrill, Said};
+use campaign::drill::{ARBITER_NAME, Entry, JournalHead, PlannedDrill, Said, stays_dismounted};
 use futures_util::StreamExt;
+use replication::{ArbiterEvent, DatabaseId, DatabaseSpec};
 use tokio::time::{MissedTickBehavior, interval};
 
+use bus_watch::{BusWatch, LIMIT_S, News};
+use incoming::{Change, keep};
+
+pub use error::ControllerError;
+
 use crate::arbiter::{ArbiterOutput, ArbiterThread, Arbitration};
-use crate::bus::{Bus, BusError};
+use crate::bus::Bus;
 use crate::credentials::Credentials;
 use crate::drill::{Journal, arbitration};
-use crate::files::{describe_file, is_plain_name, read_json, read_state, replace_state};
+use crate::files::{is_plain_name, read_state, replace_state};
 use crate::log::{self, EventLog};
 use crate::membership::{Membership, Memory, Note, Plan};
 use crate::message::{
-    CHUNK_BYTES, Chunk, ChunkAnswer, ControllerHead, CopyHead, EvidenceFile, Heartbeat, Orders, PROTOCOL,
-    Work, format, format_headed, parse, parse_headed,
+    Chunk, ChunkAnswer, ControllerHead, CopyHead, EvidenceFile, Heartbeat, Orders, PROTOCOL, Work, format,
+    format_headed, parse, parse_headed,
 };
 use crate::run_control::Clock;
-use crate::server::{Server, ServerError};
+use crate::server::Server;
 use crate::subjects::{CONTROLLERS, copy_inbox, token};
 
 /// Why a run ends that a person has asked to end.
@@ -52,80 +63,6 @@ pub trait Watcher {
     fn interrupts(&self) -> u32;
 }
 
-/// A controller cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum ControllerError {
-    /// The credentials are a host's.
-    #[error("these are the credentials of {0}; a controller takes controller.toml")]
-    NotTheController(String),
-    /// A file of the run.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// Which file or folder.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The folder belongs to no fleet run, or to one already.
-    #[error("{}: {what}", folder.display())]
-    Folder {
-        /// Which.
-        folder: PathBuf,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// The bus.
-    #[error(transparent)]
-    Bus(#[from] BusError),
-    /// The server.
-    #[error(transparent)]
-    Server(#[from] ServerError),
-    /// Another controller.
-    #[error("another controller has taken over this run")]
-    Superseded,
-    /// The operating system gives no random numbers.
-    #[error("no random numbers")]
-    Random,
-}
-
-impl ControllerError {
-    /// What to do about it.
-    pub fn help(&self) -> &'static str {
-        match self {
-            ControllerError::NotTheController(_) => "name the folder that `proofload fleet init` made",
-            ControllerError::Folder { .. } => "name the folder of a run that `proofload fleet run` began",
-            ControllerError::File { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
-                "resume the run with the proofload that began it"
-            }
-            ControllerError::File { .. } => "check the permissions and the space on that disk",
-            ControllerError::Bus(_) => {
-                "start nats-server with the configuration in the folder of credentials, or say --nats-server"
-            }
-            ControllerError::Server(_) => "a server may run there already: then leave --nats-server out",
-            ControllerError::Random => "the name of a run needs getrandom(2) of the kernel",
-            ControllerError::Superseded => "the other one goes on; only one of them is needed",
-        }
-    }
-}
-
-/// The controller of a run before this one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Predecessor {
-    /// Its epoch.
-    pub epoch: u64,
-    /// How it ended.
-    pub end: PredecessorEnd,
-}
-
-/// How a controller ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PredecessorEnd {
-    /// In good order.
-    Ended,
-    /// Not in good order; its last sign of life in milliseconds since 1970, if that can be read.
-    Died(Option<u64>),
-}
-
 /// A run and its controller.
 pub struct Controller {
     credentials: Credentials,
@@ -139,9 +76,12 @@ pub struct Controller {
     /// When it last gave a sign of life, ms since 1970.
     alive_ms: u64,
     server: Option<Server>,
+    bus_watch: BusWatch,
     arbiter: Option<ArbiterThread>,
     /// What the arbiter of a drill decides.
     journal: Option<Journal>,
+    /// The databases of a drill, each with its name.
+    drilled: BTreeMap<DatabaseId, (String, DatabaseSpec)>,
     log: EventLog,
 }
 
@@ -191,8 +131,10 @@ impl Controller {
             saved,
             alive_ms: 0,
             server,
+            bus_watch: BusWatch::default(),
             arbiter,
             journal: None,
+            drilled: BTreeMap::new(),
             log,
         };
         controller.save()?;
@@ -223,23 +165,14 @@ impl Controller {
                 self.membership.say(format!("the journal of the arbiter is not continued: {error}"))
             }
         }
+        let databases = planned.topology.databases.iter();
+        self.drilled = databases.map(|one| (one.spec.id, (one.name.clone(), (*one.spec).clone()))).collect();
         self.with_arbiter(arbitration(&planned.topology))
     }
 
     /// What is known of the run.
     pub fn memory(&self) -> &Memory {
         self.membership.memory()
-    }
-
-    /// The controller that this one follows, if it is not the first one of its run.
-    pub fn predecessor(&self) -> Option<Predecessor> {
-        let epoch = self.memory().epoch.checked_sub(1).filter(|epoch| *epoch > 0)?;
-        let end = match read_json(&self.alive_path(epoch)) {
-            Ok(None) => PredecessorEnd::Ended,
-            Ok(last_ms) => PredecessorEnd::Died(last_ms),
-            Err(_) => PredecessorEnd::Died(None),
-        };
-        Some(Predecessor { epoch, end })
     }
 
     fn alive_path(&self, epoch: u64) -> PathBuf {
@@ -263,12 +196,12 @@ impl Controller {
 
     /// Conducts the run to its end, or until it is interrupted a second time.
     pub async fn conduct(&mut self, watcher: &mut dyn Watcher) -> Result<(), ControllerError> {
-        let bus = self.connect().await?;
+        let bus = self.connect(watcher).await?;
         self.serve(&bus, watcher).await?;
         let now_ns = self.unix_ns();
         if let Some(Err(error)) = self.journal.take().map(|journal| journal.end(now_ns)) {
             let text = format!("the journal of the arbiter cannot be ended: {error}");
-            self.tell(watcher, &Note { host: None, text });
+            self.tell(watcher, &Note::new(None, text));
         }
         bus.say_at_last(CONTROLLERS, format(&self.membership.head(self.started_unix_ns, true))).await;
         // If it stays, the next controller takes this one for dead; that costs a sentence.
@@ -313,9 +246,7 @@ impl Controller {
                     self.membership.tick(self.clock.now_ns(), self.unix_ns(), bus.is_connected());
                     self.save()?;
                     self.give_sign();
-                    if self.keep_server()? {
-                        self.tell(watcher, &Note { host: None, text: "the bus was started again".into() });
-                    }
+                    self.look_at_bus(bus, watcher)?;
                     watcher.look(&self.membership);
                 }
             }
@@ -326,7 +257,7 @@ impl Controller {
             }
             match watcher.interrupts() {
                 0 => {}
-                1 => self.membership.stop(ASKED),
+                1 => self.interrupt()?,
                 _ => return Ok(()),
             }
             if self.membership.is_over() {
@@ -348,14 +279,60 @@ impl Controller {
                 bus.say(copy_inbox(&host), format_headed(&head, &message)).await;
             }
             ArbiterOutput::Decided { database, event } => {
+                if let (ArbiterEvent::Dismounted { why }, Some((name, spec))) =
+                    (event, self.drilled.get(&database))
+                {
+                    let text = stays_dismounted(name, spec, why);
+                    self.tell(watcher, &Note::new(None, text));
+                }
                 let said = Said::Decided { database: database.0.into(), event };
                 let entry = Entry { unix_ns: self.unix_ns(), error_ns: 0, said };
                 if let Some(Err(error)) = self.journal.as_mut().map(|journal| journal.add(&entry)) {
                     self.membership.say(format!("the journal of the arbiter cannot be written: {error}"));
                 }
             }
-            ArbiterOutput::Note(text) => self.tell(watcher, &Note { host: None, text }),
+            ArbiterOutput::Note(text) => self.tell(watcher, &Note::new(None, text)),
         }
+    }
+
+    /// Keeps the bus going if it is this controller's own, and says when it is gone or back.
+    fn look_at_bus(&mut self, bus: &Bus, watcher: &mut dyn Watcher) -> Result<(), ControllerError> {
+        // While another server has its port, this controller's own cannot start and is not needed.
+        if self.keep_server()? && !bus.is_connected() {
+            self.tell(watcher, &Note::new(None, "the bus was started again".into()));
+        }
+        let text = match self.bus_watch.look(self.clock.now_ns(), bus.is_connected()) {
+            News::None => return Ok(()),
+            News::GivenUp => return Err(self.bus_gone(format!("it did not come back in {LIMIT_S} s"))),
+            News::Back => "the bus is there again".to_owned(),
+            News::Gone => {
+                let (server, alone_s) = (&self.credentials.server, self.memory().plan.alone_after_ms / 1_000);
+                let remedy = match self.server {
+                    Some(_) => "see nats-server.log in the folder of credentials",
+                    None => {
+                        "start nats-server with the configuration in the folder of credentials; one that another \
+                         controller has started ends with that controller"
+                    }
+                };
+                format!("the bus at {server} is gone: {remedy}. Hosts that test are alone after {alone_s} s")
+            }
+        };
+        self.tell(watcher, &Note::new(None, text));
+        Ok(())
+    }
+
+    fn bus_gone(&self, reason: String) -> ControllerError {
+        ControllerError::BusGone { server: self.credentials.server.clone(), reason }
+    }
+
+    /// The user asks for the end. Without the bus no host can be told, so there is nothing to wait for.
+    fn interrupt(&mut self) -> Result<(), ControllerError> {
+        self.membership.interrupt(ASKED);
+        if !self.bus_watch.is_gone() {
+            return Ok(());
+        }
+        self.save()?;
+        Err(self.bus_gone("the run was asked to end, and no host can be told".to_owned()))
     }
 
     /// Something happened that belongs into the story of the run.
@@ -366,10 +343,12 @@ impl Controller {
     /// Shows what happened, and keeps it for the report.
     fn tell(&mut self, watcher: &mut dyn Watcher, note: &Note) {
         watcher.note(note);
-        let Note { host, text } = note.clone();
+        let host = note.host.clone();
+        let text =
+            note.detail.as_ref().map_or(note.text.clone(), |detail| format!("{}: {detail}", note.text));
         // The run is worth more than its log; what cannot be written was at least shown.
         if let Err(error) = self.log.add(&log::Entry { unix_ms: self.unix_ns() / 1_000_000, host, text }) {
-            watcher.note(&Note { host: None, text: format!("fleet.log cannot be written: {error}") });
+            watcher.note(&Note::new(None, format!("fleet.log cannot be written: {error}")));
         }
     }
 
@@ -378,10 +357,13 @@ impl Controller {
         self.started_unix_ns + self.clock.now_ns()
     }
 
-    /// Connects to the bus; one's own server needs a moment to come up.
-    async fn connect(&mut self) -> Result<Bus, ControllerError> {
+    /// Connects to the bus; one's own server needs a moment to come up. A request to end makes the next try the last.
+    async fn connect(&mut self, watcher: &dyn Watcher) -> Result<Bus, ControllerError> {
         let tries = if self.server.is_some() { 50 } else { 1 };
         for _ in 1..tries {
+            if watcher.interrupts() > 0 {
+                break;
+            }
             if let Ok(bus) = Bus::connect(&self.credentials).await {
                 return Ok(bus);
             }
@@ -430,7 +412,12 @@ impl Controller {
             Ok(files) => {
                 let folder = Controller::evidence_of(&self.folder, &head.host);
                 let failed = |source| ControllerError::File { path: folder.clone(), source };
-                let kept = keep(&folder, &head, bytes).map_err(failed)?;
+                let (kept, change) = keep(&folder, &head, bytes).map_err(failed)?;
+                match change {
+                    Change::None => {}
+                    Change::Added => self.membership.evidence_came(self.clock.now_ns(), &head.host),
+                    Change::Spoiled => self.membership.evidence_spoiled(&head.host, &head.file.name),
+                }
                 if kept == head.file.bytes && files.iter().all(|file| folder.join(&file.name).is_file()) {
                     self.membership.evidence_kept(&head.host);
                     self.save()?;
@@ -458,6 +445,9 @@ impl Controller {
         if head.protocol != PROTOCOL || head.run != self.memory().plan.run {
             return Err("it is of another protocol or run");
         }
+        if self.membership.given_up(&head.host).is_some() {
+            return Err("the run ends without this evidence");
+        }
         let heartbeat =
             self.membership.heartbeats().find(|(host, _)| *host == head.host).map(|(_, heartbeat)| heartbeat);
         match heartbeat.map(|heartbeat| &heartbeat.work) {
@@ -473,34 +463,6 @@ impl Controller {
 
 async fn next_output(arbiter: &mut Option<ArbiterThread>) -> Option<ArbiterOutput> {
     arbiter.as_mut()?.outputs.recv().await
-}
-
-/// Adds the bytes of a chunk where the file ends, and says where it ends now.
-fn keep(folder: &Path, head: &Chunk, bytes: &[u8]) -> io::Result<u64> {
-    let whole = folder.join(&head.file.name);
-    if whole.is_file() {
-        return Ok(head.file.bytes);
-    }
-    fs::create_dir_all(folder)?;
-    let part = folder.join(format!("{}.part", head.file.name));
-    let mut file = OpenOptions::new().create(true).append(true).open(&part)?;
-    let mut kept = file.seek(SeekFrom::End(0))?;
-    if head.offset == kept && bytes.len() <= CHUNK_BYTES && kept + bytes.len() as u64 <= head.file.bytes {
-        file.write_all(bytes)?;
-        kept += bytes.len() as u64;
-    }
-    if kept < head.file.bytes {
-        return Ok(kept);
-    }
-    file.sync_all()?;
-    if describe_file(&part, head.file.name.clone())? != head.file {
-        // Something was lost or changed on the way: from the start again.
-        file.set_len(0)?;
-        return Ok(0);
-    }
-    fs::rename(&part, &whole)?;
-    File::open(folder)?.sync_all()?;
-    Ok(kept)
 }
 
 fn unix_ns() -> u64 {
@@ -557,31 +519,5 @@ mod tests {
         assert!(hearing.try_recv().is_err(), "nothing of it is heard");
         controller.on_copy("h1", &format_headed(&own, &released_by(HostId(1))));
         assert_eq!(hearing.try_recv().ok(), Some(released_by(HostId(1))));
-    }
-
-    #[test]
-    fn a_file_is_whole_only_if_its_contents_are_as_announced() {
-        let folder = tempfile::tempdir().unwrap();
-        let source = folder.path().join("source");
-        fs::write(&source, "0123456789").unwrap();
-        let file = describe_file(&source, "run.db".into()).unwrap();
-        let target = folder.path().join("hosts");
-        let chunk = |offset| Chunk {
-            protocol: PROTOCOL,
-            host: "a".into(),
-            run: "r".into(),
-            file: file.clone(),
-            offset,
-        };
-        assert_eq!(keep(&target, &chunk(u64::MAX), b"").unwrap(), 0);
-        assert_eq!(keep(&target, &chunk(0), b"01234").unwrap(), 5);
-        assert_eq!(keep(&target, &chunk(0), b"01234").unwrap(), 5, "a repeated chunk changes nothing");
-        assert_eq!(keep(&target, &chunk(7), b"789").unwrap(), 5, "nor does one from the future");
-        assert_eq!(keep(&target, &chunk(5), b"56780 and more").unwrap(), 5, "nor one beyond the end");
-        assert_eq!(keep(&target, &chunk(5), b"5678X").unwrap(), 0, "a changed byte: from the start again");
-        assert!(!target.join("run.db").exists());
-        assert_eq!(keep(&target, &chunk(0), b"0123456789").unwrap(), 10);
-        assert_eq!(fs::read(target.join("run.db")).unwrap(), b"0123456789");
-        assert_eq!(keep(&target, &chunk(u64::MAX), b"").unwrap(), 10);
     }
 }

@@ -26,7 +26,7 @@ use crate::choice::{FleetTests, FleetTestsError, kinds, number_of};
 use crate::copy_port::{CopyPortError, Members};
 use crate::credentials::{Credentials, CredentialsError};
 use crate::drill::HostPart;
-use crate::message::{Assignment, Ended};
+use crate::message::{Assignment, Ended, Look};
 use crate::run_control::RunControl;
 
 /// Bytes that are written to and read from every volume before a run.
@@ -97,7 +97,7 @@ impl HostError {
 }
 
 impl HostWork for HostTests {
-    fn prepare(&self, assignment: &Assignment) -> Result<Vec<String>, String> {
+    fn prepare(&self, assignment: &Assignment) -> Result<Look, String> {
         let ours = &self.tool_version;
         if assignment.tool_version != *ours {
             let theirs = &assignment.tool_version;
@@ -175,7 +175,7 @@ fn look_at_port(drill: &PlannedDrill, host: &str, credentials: &Path) -> Result<
     }
 }
 
-fn look(assignment: &Assignment, agent: &HostTests) -> Result<Vec<String>, HostError> {
+fn look(assignment: &Assignment, agent: &HostTests) -> Result<Look, HostError> {
     let (_, deployment, tests) = read(assignment)?;
     let preflight = preflight(assignment, &deployment, &tests)?;
     refuse_beyond(agent, &preflight)?;
@@ -187,7 +187,7 @@ fn look(assignment: &Assignment, agent: &HostTests) -> Result<Vec<String>, HostE
     let config = RealConfig { direct: preflight.direct(), shards: 1, ..RealConfig::new(&deployment.host) };
     let folders: Vec<String> = preflight.folders().map(|dir| dir.display().to_string()).collect();
     let probes = real::run(config, |world| async move {
-        let mut lines = vec![format!("I/O: {}", world.describe())];
+        let mut lines = Vec::new();
         for folder in &folders {
             let started = Instant::now();
             let probed = probe(&world, folder).await;
@@ -195,12 +195,13 @@ fn look(assignment: &Assignment, agent: &HostTests) -> Result<Vec<String>, HostE
             let ms = started.elapsed().as_secs_f64() * 1e3;
             lines.push(format!("{folder}: {} KiB written, synced and read in {ms:.1} ms", PROBE_BYTES >> 10));
         }
+        lines.insert(0, format!("I/O: {}", world.describe()));
         Ok::<_, HostError>(lines)
     });
     let mut checks: Vec<String> = preflight.announcement().lines().map(str::to_owned).collect();
     checks.extend(port);
     checks.extend(probes.map_err(HostError::NoIo)??);
-    Ok(checks)
+    Ok(Look { checks, identity: preflight.identity() })
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -262,7 +263,7 @@ fn carry_out(
     let barrier = |world: &World| FleetBarrier::new(world, control, &passed);
     let rows = |ended_ms: u64| passed.borrow().rows(&host, control, ended_ms);
     let mut watcher = ProgressWatcher { control: control.clone(), tests: titles.len(), say: agent.say };
-    let mut known = runner::rules(&solution);
+    let mut known = runner::rules(&solution, results::WorldKind::Real);
     known.push(runner::build_row(&host, &agent.build));
     let measured = Measured { deployment, tests, row, known, folder, preflight, key: None };
     let outcome = measured.carry_out(&mut watcher, None, barrier, finale, rows);

@@ -33,6 +33,7 @@ pub mod message;
 pub mod overview;
 pub mod run_control;
 pub mod server;
+mod sharing;
 pub mod subjects;
 
 use tokio::runtime::Builder;

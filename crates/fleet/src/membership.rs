@@ -10,7 +10,10 @@
 //!    how it ended.
 
 mod fate;
+mod note;
 mod others;
+mod patience;
+mod sharing;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,13 +21,15 @@ use serde::{Deserialize, Serialize};
 
 use fate::fate_said;
 use others::OtherControllers;
+use patience::Wait;
 
 use crate::agent_state::state_not_written;
 use crate::message::{
-    Assignment, ControllerHead, Ended, Heartbeat, Orders, PROTOCOL, Point, WhenAlone, Work, tame,
+    Assignment, ControllerHead, Ended, Heartbeat, Look, Orders, PROTOCOL, Point, WhenAlone, Work, tame,
 };
 
 pub use fate::Fate;
+pub use note::Note;
 
 /// A host or a controller that has not been heard of for this long is lost.
 const LOST_AFTER_NS: u64 = 10_000_000_000;
@@ -91,15 +96,9 @@ pub struct Memory {
     pub released: Option<(Point, u64)>,
     /// How it went, by host.
     pub fates: BTreeMap<String, Fate>,
-}
-
-/// Something that a person wants to read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
-    /// The host that it is about, if it is about one.
-    pub host: Option<String>,
-    /// What happened.
-    pub text: String,
+    /// Why this controller ends without what is still to come of a host; the next one waits for it again.
+    #[serde(default)]
+    pub given_up: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Default)]
@@ -126,6 +125,7 @@ struct Member {
     running: bool,
     waiting_at: Option<Point>,
     last: Option<Heartbeat>,
+    wait: Wait,
 }
 
 fn ms(ns: f64) -> f64 {
@@ -141,6 +141,9 @@ pub struct Membership {
     /// Silence counts from here on at the earliest.
     hears_since_ns: u64,
     superseded: bool,
+    is_interrupted: bool,
+    /// It ends without what is still to come.
+    waits_no_longer: bool,
     others: OtherControllers,
     notes: Vec<Note>,
 }
@@ -149,13 +152,15 @@ impl Membership {
     /// A new run.
     pub fn new(plan: Plan, now_ns: u64) -> Membership {
         let fates = plan.hosts.iter().map(|host| (host.clone(), Fate::Open)).collect();
-        let memory = Memory { plan, epoch: 0, go: false, stop: None, released: None, fates };
+        let given_up = BTreeMap::new();
+        let memory = Memory { plan, epoch: 0, go: false, stop: None, released: None, fates, given_up };
         Membership::resume(memory, now_ns)
     }
 
     /// A run that had a controller before; this one is of the next epoch.
     pub fn resume(mut memory: Memory, now_ns: u64) -> Membership {
         memory.epoch += 1;
+        memory.given_up.clear();
         let members = memory.plan.hosts.iter().map(|host| (host.clone(), Member::default())).collect();
         let (started_ns, hears_since_ns) = (now_ns, now_ns);
         Membership {
@@ -164,6 +169,8 @@ impl Membership {
             started_ns,
             hears_since_ns,
             superseded: false,
+            is_interrupted: false,
+            waits_no_longer: false,
             others: OtherControllers::default(),
             notes: Vec::new(),
         }
@@ -236,13 +243,18 @@ impl Membership {
         missing.map(|(host, _)| host.as_str()).collect()
     }
 
-    /// Whether nothing more is to be expected: every host is through and its evidence kept, or it is lost.
+    /// Whether nothing more is to be expected: every host is through and its evidence kept, or it is lost, or the
+    /// wait for it is over.
     pub fn is_over(&self) -> bool {
-        self.members.iter().all(|(host, member)| match &self.memory.fates[host] {
+        let is_through = |host: &str, member: &Member| match &self.memory.fates[host] {
             Fate::Open => member.lost || (self.memory.stop.is_some() && self.has_nothing(member)),
             Fate::Refused { .. } => true,
             Fate::Ended { evidence_kept, .. } => *evidence_kept || member.lost || member.elsewhere,
-        })
+        };
+        let is_over = |(host, member): (&String, &Member)| {
+            self.memory.given_up.contains_key(host) || is_through(host, member)
+        };
+        self.waits_no_longer || self.members.iter().all(is_over)
     }
 
     /// Before the start, a host that was never heard of, or one without the run: told to stop, it has put it
@@ -265,6 +277,7 @@ impl Membership {
         if let Some(Fate::Ended { evidence_kept, .. }) = self.memory.fates.get_mut(host)
             && !std::mem::replace(evidence_kept, true)
         {
+            self.memory.given_up.remove(host);
             self.note(Some(host), "its evidence has been collected".into());
         }
     }
@@ -320,6 +333,7 @@ impl Membership {
             }
             self.note(Some(&host), text);
         }
+        self.look_at_waits(now_ns);
         self.advance(now_unix_ns);
     }
 
@@ -329,18 +343,24 @@ impl Membership {
     }
 
     fn note(&mut self, host: Option<&str>, text: String) {
+        self.keep(Note::new(host, text));
+    }
+
+    fn keep(&mut self, note: Note) {
+        let host = note.host.as_deref();
         if let Some(member) = host.and_then(|host| self.members.get_mut(host)) {
             member.notes += 1;
             if member.notes > NOTES_MAX {
                 return;
             }
             if member.notes == NOTES_MAX {
-                let text = format!("{text} (this host has caused {NOTES_MAX} notes; no more are kept)");
-                self.notes.push(Note { host: host.map(str::to_owned), text });
+                let text =
+                    format!("{} (this host has caused {NOTES_MAX} notes; no more are kept)", note.text);
+                self.notes.push(Note { text, ..note });
                 return;
             }
         }
-        self.notes.push(Note { host: host.map(str::to_owned), text });
+        self.notes.push(note);
     }
 
     /// Why a heartbeat is not taken in, if it is not.
@@ -398,29 +418,27 @@ impl Membership {
         let host = heartbeat.host.clone();
         let mine = heartbeat.run.as_deref() == Some(&*self.memory.plan.run);
         let member = self.members.get_mut(&host).expect("refused otherwise");
-        let mut notes = Vec::new();
+        let (mut notes, mut ready) = (Vec::new(), None);
         let first = member.seen_ns.is_none();
         let back = std::mem::replace(&mut member.lost, false);
         let reborn = member.process.is_some_and(|process| process != heartbeat.process);
         (member.seen_ns, member.process) = (Some(now_ns), Some(heartbeat.process));
-        if let Work::Ready { checks } = &heartbeat.work
+        if let Work::Ready(Look { checks, .. }) = &heartbeat.work
             && mine
             && !member.ready
         {
             let clock = match (heartbeat.calendar_offset_ns, heartbeat.clock_uncertainty_ns) {
                 (Some(offset_ns), Some(error_ns)) => {
-                    format!(
-                        "; calendar {:+.1} ms, known to ±{:.2} ms",
-                        ms(offset_ns as f64),
-                        ms(error_ns as f64)
-                    )
+                    let (offset_ms, error_ms) = (ms(offset_ns as f64), ms(error_ns as f64));
+                    format!(" (calendar {offset_ms:+.1} ms, known to ±{error_ms:.2} ms)")
                 }
                 _ => String::new(),
             };
-            notes.push(format!("ready: {}{clock}", checks.join("; ")));
+            let detail = (!checks.is_empty()).then(|| checks.join("; "));
+            ready = Some(Note { detail, ..Note::new(Some(&host), format!("ready{clock}")) });
         }
         member.running = mine && matches!(heartbeat.work, Work::Running { .. });
-        member.ready = mine && matches!(heartbeat.work, Work::Ready { .. } | Work::Running { .. });
+        member.ready = mine && matches!(heartbeat.work, Work::Ready(_) | Work::Running { .. });
         member.waiting_at = match &heartbeat.work {
             Work::Running { waiting_at, .. } if mine => *waiting_at,
             _ => None,
@@ -429,6 +447,7 @@ impl Membership {
         let new = heartbeat.refusals.iter().filter(|refusal| !member.refusals.contains(refusal));
         notes.extend(new.map(|refusal| format!("did not obey: {refusal}")));
         member.refusals.clone_from(&heartbeat.refusals);
+        member.wait.hear(&heartbeat.refusals);
         if member.state_error != heartbeat.state_error {
             member.state_error.clone_from(&heartbeat.state_error);
             let now = heartbeat.state_error.as_deref().map(state_not_written);
@@ -436,7 +455,7 @@ impl Membership {
         }
         let fate = fate_said(&heartbeat, mine, self.memory.go);
         member.collect = self.memory.go && (!mine || matches!(heartbeat.work, Work::Idle));
-        let works = matches!(heartbeat.work, Work::Ready { .. } | Work::Running { .. });
+        let works = matches!(heartbeat.work, Work::Ready(_) | Work::Running { .. });
         if std::mem::replace(&mut member.elsewhere, !mine && works) != member.elsewhere && member.elsewhere {
             let other = heartbeat.run.as_deref().unwrap_or_default();
             notes.push(format!("works for another run, {other}; its evidence can be collected later"));
@@ -449,6 +468,7 @@ impl Membership {
             notes.push("heard of again".into());
         }
         member.last = Some(heartbeat);
+        ready.into_iter().for_each(|note| self.keep(note));
         notes.into_iter().for_each(|text| self.note(Some(&host), text));
         self.settle(&host, fate);
     }
@@ -508,6 +528,7 @@ impl Membership {
         }
         if !self.memory.go && self.members.values().all(|member| member.ready && !member.lost) {
             self.memory.go = true;
+            self.say_what_is_shared();
             self.note(None, "every host is ready: the tests start".into());
         }
         let open = |host: &str| self.memory.fates[host] == Fate::Open;
@@ -535,7 +556,7 @@ impl Membership {
     }
 
     fn orders(&self, host: &str, nonce: u64, now_unix_ns: u64, refused: Option<String>) -> Orders {
-        let Memory { plan, epoch, go, stop, released, fates } = &self.memory;
+        let Memory { plan, epoch, go, stop, released, fates, given_up } = &self.memory;
         let heartbeat = self.members.get(host).and_then(|member| member.last.as_ref());
         let has_it = heartbeat.is_some_and(|heartbeat| heartbeat.run.as_ref() == Some(&plan.run));
         let is_owed = matches!(fates.get(host), Some(Fate::Ended { evidence_kept: false, .. }));
@@ -564,7 +585,7 @@ impl Membership {
             stop: stop.clone(),
             released: *released,
             left: self.left(),
-            send_evidence: ended(false),
+            send_evidence: ended(false) && !given_up.contains_key(host),
             collect,
             have_evidence: ended(true) || matches!(fates.get(host), Some(Fate::Refused { .. })),
             refused,

@@ -20,6 +20,7 @@ use crate::drill::judge;
 use crate::log;
 use crate::membership::{Fate, Memory, Plan};
 use crate::message::Ended;
+use crate::sharing::is_declared;
 
 /// The evidence of a run cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +79,7 @@ pub fn merge(
     }
     let runs = HostRuns::open(&sent.dbs)?;
     let started_unix_ms = runs.started_unix_ms().unwrap_or(0);
-    let mut verdicts = runs.common_windows();
+    let mut verdicts = Vec::new();
     let first = memory.plan.hosts.first().map_or("", String::as_str);
     let mut rows = runner::setting_rows(first, planned.solution);
     for host in &memory.plan.hosts {
@@ -88,9 +89,11 @@ pub fn merge(
             rows.push(Host { name: host.clone(), description }.into());
         }
         let carried_out = part.map_or(0, |part| runs.tests_ended(part));
-        let fate = sent.in_words(host, &memory.fates[host]);
+        let fate = sent.in_words(host, memory);
         verdicts.push(took_part(host, &fate, carried_out, planned.tests.len()));
     }
+    rows.extend(runs.shared().iter().map(|part| part.row(is_declared(planned.solution, part)).into()));
+    verdicts.extend(runs.common_windows(&memory.plan.hosts));
     let entries =
         log::read(folder).map_err(|source| MergeError::File { path: folder.join("fleet.log"), source })?;
     rows.extend(entries.into_iter().map(|entry| entry.event(started_unix_ms).into()));
@@ -156,7 +159,7 @@ impl Sent {
             let expected =
                 Expected { run, host, solution_text: solution, tool_version, seed: *seed, tests: &tests };
             match expected.check(&db) {
-                _ if !db.is_file() => {}
+                _ if !db.is_file() || memory.given_up.contains_key(host) => {}
                 Ok(()) => {
                     sent.dbs.push(db);
                     sent.hosts.push(host.clone());
@@ -168,11 +171,13 @@ impl Sent {
     }
 
     /// How it went with a host.
-    fn in_words(&self, host: &str, fate: &Fate) -> String {
-        let text = match fate {
+    fn in_words(&self, host: &str, memory: &Memory) -> String {
+        let given_up = memory.given_up.get(host);
+        let how = match &memory.fates[host] {
+            Fate::Open if given_up.is_some() => "it worked to the last".to_owned(),
             Fate::Open => "lost: it has not been heard of again".to_owned(),
             Fate::Refused { why } => format!("it could not take part: {why}"),
-            Fate::Ended { how, why, evidence_kept } => {
+            Fate::Ended { how, why, .. } => {
                 let how = match how {
                     Ended::Passed | Ended::Failed => "it came to the end",
                     Ended::Interrupted => "it was stopped in good order",
@@ -180,12 +185,17 @@ impl Sent {
                     Ended::AgentDied => "its agent died",
                 };
                 let why = why.as_ref().map_or(String::new(), |why| format!(" ({why})"));
-                let kept = if *evidence_kept { "" } else { "; its evidence has not arrived" };
-                format!("{how}{why}{kept}")
+                format!("{how}{why}")
             }
         };
-        let refused = self.refused.get(host);
-        refused.map_or(text.clone(), |error| format!("{text}; its evidence is refused: {error}"))
+        match (given_up, self.refused.get(host), &memory.fates[host]) {
+            (Some(why), ..) => format!("{how}; {why}"),
+            (None, Some(error), _) => format!("{how}; its evidence is refused: {error}"),
+            (None, None, Fate::Ended { evidence_kept: false, .. }) => {
+                format!("{how}; its evidence has not arrived")
+            }
+            (None, None, _) => how,
+        }
     }
 }
 
@@ -195,7 +205,8 @@ fn causes(memory: &Memory) -> Vec<String> {
         Fate::Refused { why } | Fate::Ended { why: Some(why), .. } => Some(format!("{host}: {why}")),
         _ => None,
     });
-    fates.chain(memory.stop.clone()).collect()
+    let given_up = memory.given_up.iter().map(|(host, why)| format!("{host}: {why}"));
+    fates.chain(given_up).chain(memory.stop.clone()).collect()
 }
 
 fn took_part(host: &str, fate: &str, carried_out: usize, planned: usize) -> Verdict {

@@ -10,6 +10,7 @@
 //! On the wire: JSON; a chunk, or what copies say, is its head in JSON, a line feed, and its bytes. Times are
 //! nanoseconds.
 
+use results::Environment;
 use serde::{Deserialize, Serialize};
 
 /// Version of these messages. Another version is refused by both sides.
@@ -81,6 +82,16 @@ pub enum Ended {
     AgentDied,
 }
 
+/// What an agent saw on its host before the tests.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Look {
+    /// What it looked at, for people.
+    pub checks: Vec<String>,
+    /// What tells the host and its storage from others ([`evidence::environment::sharing`]).
+    #[serde(default)]
+    pub identity: Vec<Environment>,
+}
+
 /// A file of the evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvidenceFile {
@@ -99,10 +110,7 @@ pub enum Work {
     /// Nothing.
     Idle,
     /// It has looked at what the run needs and found it in order.
-    Ready {
-        /// What it looked at, for people.
-        checks: Vec<String>,
-    },
+    Ready(Look),
     /// It cannot do its part.
     Refused {
         /// Why, with the remedy.
@@ -205,6 +213,8 @@ pub struct Orders {
 const TEXT_MAX: usize = 600;
 /// Texts of one heartbeat that are kept.
 const TEXTS_MAX: usize = 20;
+/// Rows of a host's identity that are kept.
+const IDENTITY_MAX: usize = 2_000;
 
 /// A text of another host, as it may reach a terminal or a log: printable, and not longer than a few lines.
 pub(crate) fn tame(text: &str) -> String {
@@ -225,7 +235,16 @@ impl Heartbeat {
     /// that. Names of files stay as they are: they are compared, not shown.
     pub fn tamed(self) -> Heartbeat {
         let work = match self.work {
-            Work::Ready { checks } => Work::Ready { checks: tame_all(&checks) },
+            Work::Ready(Look { checks, identity }) => {
+                let tame_row = |row: Environment| Environment {
+                    host: self.host.clone(),
+                    area: tame(&row.area),
+                    value: tame(&row.value),
+                    ..row
+                };
+                let identity = identity.into_iter().take(IDENTITY_MAX).map(tame_row).collect();
+                Work::Ready(Look { checks: tame_all(&checks), identity })
+            }
             Work::Refused { why } => Work::Refused { why: tame(&why) },
             Work::Running { waiting_at, progress, done, iops, read_latency_ms, log_write_latency_ms } => {
                 let progress = tame(&progress);

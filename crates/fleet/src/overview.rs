@@ -60,7 +60,7 @@ fn place(fate: &Fate, work: &Work, is_ours: bool) -> (String, f64) {
         (Fate::Refused { .. }, _) => ("cannot take part".to_owned(), 0.0),
         (Fate::Open, _) if !is_ours => ("prepares".to_owned(), 0.0),
         (Fate::Open, Work::Refused { .. } | Work::Ended { .. } | Work::Idle) => ("prepares".to_owned(), 0.0),
-        (Fate::Open, Work::Ready { .. }) => ("ready".to_owned(), 0.0),
+        (Fate::Open, Work::Ready(_)) => ("ready".to_owned(), 0.0),
         (Fate::Open, Work::Running { waiting_at: Some(_), progress, done, .. }) => {
             (format!("waits for the others; {progress}"), *done)
         }
@@ -80,7 +80,7 @@ fn rates(work: &Work) -> String {
 #[cfg(test)]
 mod tests {
     use crate::membership::{Plan, WhenLost};
-    use crate::message::{Ended, EvidenceFile, Heartbeat, PROTOCOL, WhenAlone};
+    use crate::message::{Ended, EvidenceFile, Heartbeat, Look, PROTOCOL, WhenAlone};
 
     use super::*;
 
@@ -132,7 +132,7 @@ mod tests {
         let ended = Work::Ended { how: Ended::Passed, why: None, files };
         let run = Some("run-1");
         for host in ["h1", "h2"] {
-            membership.heartbeat(0, 0, heartbeat(host, run, Work::Ready { checks: Vec::new() }));
+            membership.heartbeat(0, 0, heartbeat(host, run, Work::Ready(Look::default())));
         }
         let mut shown = Vec::new();
         let mut look = |membership: &Membership| {

@@ -15,6 +15,7 @@
 mod bound;
 mod catalogue;
 mod check;
+mod claim;
 mod derive;
 mod doubt;
 mod failure;
@@ -30,6 +31,7 @@ mod view;
 
 pub use bound::Bound;
 pub use check::{Check, Outcome};
+pub use claim::{claim, limits};
 pub use failure::{Class, Failures, Kind, Scenario};
 pub use growth::Block;
 pub use layout::{CopyPlace, DatabasePlace, Layout};
@@ -193,6 +195,27 @@ pub fn failure_names(solution: &Solution) -> Vec<String> {
     let enclosures = solution.enclosures.iter().map(|enclosure| &enclosure.name);
     let hosts = solution.hosts.iter().map(|host| &host.name);
     sites.chain(enclosures).chain(hosts).cloned().collect()
+}
+
+/// The names in failures that are written with `+` between them.
+///
+/// # Errors
+/// What is wrong with the first name that nothing has, and what to write instead.
+pub fn named(
+    solution: &Solution,
+    failures: &[String],
+) -> std::result::Result<Vec<Vec<String>>, (String, String)> {
+    let names = |text: &String| {
+        text.split('+').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+    };
+    let named: Vec<Vec<String>> = failures.iter().map(names).collect();
+    let known = failure_names(solution);
+    let Some(unknown) = named.iter().flatten().find(|name| !known.contains(name)) else { return Ok(named) };
+    let help = match solution::did_you_mean(unknown, known.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("known: {}", known.join(", ")),
+    };
+    Err((format!("no host, enclosure or site is called `{unknown}`"), help))
 }
 
 /// Labels and lost servers of the failure under test, if there is one, and of the failures named by the caller.

@@ -49,7 +49,7 @@ impl ArbiterHost {
         let (records, mut queue) = unbounded();
         let driver = Rc::new(Driver {
             world: world.clone(),
-            arbiter: RefCell::new(Arbiter::new(databases, None, world.now().ns / 1_000_000)),
+            arbiter: RefCell::new(Arbiter::new(databases, None, world.boot_time().ns / 1_000_000)),
             to_copy,
             records,
             events: RefCell::default(),
@@ -115,7 +115,7 @@ impl Driver {
         if self.stopped.get() {
             return;
         }
-        let now_ms = self.world.now().ns / 1_000_000;
+        let now_ms = self.world.boot_time().ns / 1_000_000;
         let mut effects = Vec::new();
         self.arbiter.borrow_mut().handle(now_ms, input, &mut effects);
         for effect in effects {

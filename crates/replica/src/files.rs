@@ -30,7 +30,7 @@ const RESERVES_MAX: u8 = 0xF;
 /// Log that is sent at once. A generation may be longer than a frame.
 const PIECE_BYTES_MAX: u32 = FRAME_BYTES_MAX as u32 / 2;
 /// The only database of its log stream.
-const DATABASE: u8 = 1;
+pub(crate) const DATABASE: u8 = 1;
 
 /// The protocol's name of a place in the log. Where nothing is in a segment yet, it is the segment's beginning.
 pub(crate) fn position(at: LogPosition) -> Position {
@@ -154,7 +154,10 @@ impl Files {
         let is_record = name.strip_suffix(NEW).unwrap_or(name) == META;
         let is_database = |path: &str| path.rsplit('/').next() == Some(name);
         is_record
-            || config.databases.iter().any(|database| is_database(&database.path))
+            || config.databases.iter().any(|database| {
+                let map = engine::flush_map_path(&database.path);
+                is_database(&database.path) || is_database(&map) || is_database(&format!("{map}.new"))
+            })
             || [logs.current(), logs.next(), logs.checkpoint()].iter().any(|own| own == name)
             || logs.generation_of(name).is_some_and(|generation| logs.closed(generation) == name)
             || (0..=RESERVES_MAX).any(|number| logs.reserve(number) == name)

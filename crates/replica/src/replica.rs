@@ -7,14 +7,17 @@ use std::rc::Rc;
 use engine::{CommitGate, Instance, InstanceConfig, LogPosition};
 use futures_util::StreamExt;
 use replication::{
-    Boot, Copy, DatabaseSpec, DiskOp, Effect, Epoch, Event, FromArbiter, HostId, Input, PageRequest,
-    PeerMessage, Position, Report, ToArbiter,
+    Boot, Copy, DatabaseSpec, DiskOp, Effect, Epoch, Event, FromArbiter, HostId, Input, PageCopy,
+    PageRequest, PeerMessage, Position, Report, ToArbiter,
 };
 use world::channel::{UnboundedReceiver, UnboundedSender, oneshot, unbounded};
-use world::{Duration, LocalFuture, World};
+use world::{Duration, LocalFuture, Time, World};
 
-use crate::files::{Files, PagesRead, SeedFiles, position};
+use crate::files::{DATABASE, Files, PagesRead, SeedFiles, position};
 use crate::{Error, Result};
+
+/// How long the digests of pages wait for pages that other copies are to give.
+const DIGESTS_WAIT: Duration = Duration::from_secs(10);
 
 /// How a copy speaks to the others. Nothing is guaranteed to arrive; nothing here may wait.
 pub trait Links {
@@ -57,7 +60,7 @@ enum Job {
     Dismount,
     SaveCheckpoint,
     TakenPages { reply: oneshot::Sender<Vec<u32>> },
-    Digests { places: Vec<u32>, reply: oneshot::Sender<BTreeMap<u32, u32>> },
+    Digests { places: Vec<u32>, until: Time, reply: oneshot::Sender<BTreeMap<u32, u32>> },
 }
 
 struct Driver {
@@ -171,11 +174,12 @@ impl Replica {
         answer.await.ok()
     }
 
-    /// What the pages at these places of its file say, in short; `None` if it has stopped. Copies that hold the
-    /// same say the same.
+    /// What the pages at these places of its file say, in short; `None` if it has stopped, or if no other copy
+    /// gives a page that is damaged here. Copies that hold the same say the same.
     pub async fn digests(&self, places: Vec<u32>) -> Option<BTreeMap<u32, u32>> {
         let (reply, answer) = oneshot::channel();
-        self.0.enqueue(Job::Digests { places, reply });
+        let until = self.0.world.now() + DIGESTS_WAIT;
+        self.0.enqueue(Job::Digests { places, until, reply });
         answer.await.ok()
     }
 
@@ -204,8 +208,9 @@ impl Drop for Replica {
 }
 
 impl Driver {
+    /// The clock of the lease. It counts a suspend, since the arbiter does not wait for a suspended host.
     fn now_ms(&self) -> u64 {
-        self.world.now().ns / 1_000_000
+        self.world.boot_time().ns / 1_000_000
     }
 
     fn input(self: &Rc<Self>, input: Input) {
@@ -223,6 +228,9 @@ impl Driver {
         match effect {
             Effect::ToArbiter(message) => self.links.to_arbiter(message),
             Effect::ToPeer(host, message) => self.links.to_peer(host, message),
+            Effect::Disk { ticket, op: DiskOp::WritePages(pages) } if self.mounted.borrow().is_some() => {
+                self.repair(ticket, pages);
+            }
             Effect::Disk { ticket, op } => self.enqueue(Job::Disk { ticket, op }),
             Effect::ReadLog { to, from, until } => self.enqueue(Job::ReadLog { to, from, until }),
             Effect::ReadPages { to, nonce, request } => {
@@ -356,9 +364,8 @@ impl Driver {
                 let _ = reply.send(files.taken_pages());
                 return Ok(None);
             }
-            Job::Digests { places, reply } => {
-                let _ = reply.send(files.digests(&places).await?);
-                return Ok(None);
+            Job::Digests { places, until, reply } => {
+                return self.read_digests(files, places, until, reply).await;
             }
             Job::SaveCheckpoint => {
                 self.saving.set(false);
@@ -377,6 +384,7 @@ impl Driver {
         }
         let instance = files.mount().await?;
         instance.set_commit_gate(Rc::new(Gate(self.clone())));
+        self.follow_damage(&instance);
         self.follow_log(&instance);
         // The lease may have ended meanwhile; the order to dismount is in the queue then.
         if is_active() {
@@ -388,6 +396,61 @@ impl Driver {
     /// Tells the machine which pages have to come from another copy.
     fn name_damage(self: &Rc<Self>, files: &Files) {
         files.unproven_pages().into_iter().for_each(|page| self.input(Input::PageDamaged { page }));
+    }
+
+    /// Answers with digests, or asks again while another copy is to give a page that is damaged here.
+    async fn read_digests(
+        self: &Rc<Self>,
+        files: &mut Files,
+        places: Vec<u32>,
+        until: Time,
+        reply: oneshot::Sender<BTreeMap<u32, u32>>,
+    ) -> Result<Option<Input>> {
+        match files.digests(&places).await {
+            Ok(digests) => {
+                let _ = reply.send(digests);
+                Ok(None)
+            }
+            Err(Error::Engine(engine::Error::DamagedPage { pgno, .. })) => {
+                if self.world.now() < until {
+                    let driver = self.clone();
+                    drop(self.world.spawn(async move {
+                        driver.world.sleep(driver.config.tick).await;
+                        driver.enqueue(Job::Digests { places, until, reply });
+                    }));
+                }
+                Ok(Some(Input::PageDamaged { page: pgno + 1 }))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tells the machine of each page of the active copy that fails its check.
+    fn follow_damage(self: &Rc<Self>, instance: &Rc<Instance>) {
+        let (driver, active) = (Rc::downgrade(self), Rc::downgrade(instance));
+        instance.set_on_damage(Rc::new(move |_, pgno| {
+            if let (Some(driver), Some(active)) = (driver.upgrade(), active.upgrade()) {
+                driver.input(Input::LogDurable { end: position(active.durable_log()) });
+                driver.input(Input::PageDamaged { page: pgno + 1 });
+            }
+        }));
+    }
+
+    /// Puts pages of another copy in the place of damaged ones of the active copy. Operations of users wait for
+    /// them, so they do not wait for other work.
+    fn repair(self: &Rc<Self>, ticket: u64, pages: Rc<[PageCopy]>) {
+        let (driver, Some(active)) = (self.clone(), self.mounted.borrow().clone()) else { return };
+        drop(self.world.spawn(async move {
+            let mut given = Ok(());
+            for page in pages.iter().filter(|page| page.page >= 2) {
+                given = given.and(active.give_page(DATABASE, page.page - 1, &page.bytes).await);
+            }
+            driver.input(match given {
+                Ok(()) => Input::DiskDone { ticket },
+                // The next copy is asked. If this instance has failed, the copy that follows its log finds that.
+                Err(_) => Input::StoreRefused { ticket },
+            });
+        }));
     }
 
     /// Tells the machine how far the log of the active copy is, and when it goes no further: an instance that

@@ -1,10 +1,10 @@
 //! Leases over clocks that drift: when the holder must stop, and when the arbiter may give the lease to another.
 //!
-//! Every clock is monotonic and its rate is within `drift_ppm` millionths of true time. The holder counts a
-//! lease from the moment at which it *asked*; the arbiter counts from the moment at which it *answered*, which
-//! is later. A lease of `lease_ms` on the slowest clock lasts `lease_ms / (1 - d)` of true time; the fastest
-//! clock must count `lease_ms * (1 + d) / (1 - d)` to be sure that so much has passed. Both clocks are read in
-//! whole milliseconds, which costs a millisecond of either clock.
+//! Every clock is monotonic and counts suspends, and its rate is within `drift_ppm` millionths of true time.
+//! The holder counts a lease from the moment at which it *asked*; the arbiter counts from the moment at which it
+//! *answered*, which is later. A lease of `lease_ms` on the slowest clock lasts `lease_ms / (1 - d)` of true time;
+//! the fastest clock must count `lease_ms * (1 + d) / (1 - d)` to be sure that so much has passed. Both clocks are
+//! read in whole milliseconds, which costs a millisecond of either clock.
 
 use crate::types::Timing;
 

@@ -49,43 +49,47 @@ pub enum Direction {
     Write,
 }
 
-impl IoClass {
-    /// All classes in report order.
-    pub const ALL: [IoClass; 13] = [
-        IoClass::TransactionalRead,
-        IoClass::TransactionalWrite,
-        IoClass::MaintenanceRead,
-        IoClass::LogWrite,
-        IoClass::LogPrepareWrite,
-        IoClass::LogRead,
-        IoClass::ReplicationRead,
-        IoClass::BackupRead,
-        IoClass::BackupWrite,
-        IoClass::VerifyRead,
-        IoClass::InitWrite,
-        IoClass::HousekeepingRead,
-        IoClass::HousekeepingWrite,
-    ];
+/// Gives each class its stable name, as stored in `run.db` and JSON, in report order.
+macro_rules! stable_names {
+    ($($class:ident: $name:literal,)*) => {
+        impl IoClass {
+            /// All classes in report order.
+            pub const ALL: [IoClass; 13] = [$(IoClass::$class),*];
 
-    /// Stable name, as stored in `run.db` and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            IoClass::TransactionalRead => "transactional_read",
-            IoClass::TransactionalWrite => "transactional_write",
-            IoClass::MaintenanceRead => "maintenance_read",
-            IoClass::LogWrite => "log_write",
-            IoClass::LogPrepareWrite => "log_prepare_write",
-            IoClass::LogRead => "log_read",
-            IoClass::ReplicationRead => "replication_read",
-            IoClass::BackupRead => "backup_read",
-            IoClass::BackupWrite => "backup_write",
-            IoClass::VerifyRead => "verify_read",
-            IoClass::InitWrite => "init_write",
-            IoClass::HousekeepingRead => "housekeeping_read",
-            IoClass::HousekeepingWrite => "housekeeping_write",
+            /// Stable name, as stored in `run.db` and JSON.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(IoClass::$class => $name,)*
+                }
+            }
+
+            /// Stable name of the operations of the class that wait.
+            pub(crate) fn waiting_name(self) -> &'static str {
+                match self {
+                    $(IoClass::$class => concat!($name, "_waiting"),)*
+                }
+            }
         }
-    }
+    };
+}
 
+stable_names! {
+    TransactionalRead: "transactional_read",
+    TransactionalWrite: "transactional_write",
+    MaintenanceRead: "maintenance_read",
+    LogWrite: "log_write",
+    LogPrepareWrite: "log_prepare_write",
+    LogRead: "log_read",
+    ReplicationRead: "replication_read",
+    BackupRead: "backup_read",
+    BackupWrite: "backup_write",
+    VerifyRead: "verify_read",
+    InitWrite: "init_write",
+    HousekeepingRead: "housekeeping_read",
+    HousekeepingWrite: "housekeeping_write",
+}
+
+impl IoClass {
     /// The class with this stable name.
     pub fn from_name(name: &str) -> Option<IoClass> {
         IoClass::ALL.into_iter().find(|class| class.name() == name)
@@ -134,6 +138,16 @@ impl IoTotals {
     /// Mean latency in milliseconds, weighted by operation; `None` if there was none.
     pub fn latency_ms(&self) -> Option<f64> {
         (self.count > 0).then(|| self.latency_ns_sum as f64 / self.count as f64 / 1e6)
+    }
+
+    /// Mean latency in milliseconds of these operations and of those that still wait, each of which counts with the
+    /// time that it has waited so far; `None` if there was neither.
+    ///
+    /// Operations that have just begun pull the mean down: compare it with [`IoTotals::latency_ms`].
+    pub fn latency_ms_with(&self, waiting: IoTotals) -> Option<f64> {
+        let mut all = *self;
+        all.add(waiting);
+        all.latency_ms()
     }
 
     /// Longest latency in milliseconds; `None` if there was no operation.
@@ -259,6 +273,28 @@ impl IoStats {
     }
 }
 
+/// Operations of each class that had begun and not completed at one moment: how many, and for how long they had
+/// waited. Their bytes are zero, since nothing was moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waiting([IoTotals; IoClass::ALL.len()]);
+
+impl Waiting {
+    /// Operations of one class.
+    pub fn class(&self, class: IoClass) -> IoTotals {
+        self.0[class as usize]
+    }
+
+    /// Adds an operation that has waited for so long.
+    pub fn add(&mut self, class: IoClass, waited_ns: u64) {
+        self.0[class as usize].add(IoTotals::one(0, waited_ns));
+    }
+
+    /// Adds the operations of `other`.
+    pub fn merge(&mut self, other: &Waiting) {
+        self.0.iter_mut().zip(other.0).for_each(|(ours, theirs)| ours.add(theirs));
+    }
+}
+
 /// Counts of every class.
 #[derive(Debug, Clone, Default)]
 pub struct IoCounters([IoStats; IoClass::ALL.len()]);
@@ -297,6 +333,26 @@ mod tests {
             assert_eq!(IoClass::from_name(class.name()), Some(class));
             assert_eq!(IoClass::ALL[class as usize], class, "the discriminant is the report order");
         }
+    }
+
+    #[test]
+    fn an_operation_that_waits_counts_with_the_time_that_it_has_waited_so_far() {
+        let mut waiting = Waiting::default();
+        waiting.add(IoClass::LogWrite, 58_000_000);
+        let mut other = Waiting::default();
+        other.add(IoClass::LogWrite, 2_000_000);
+        other.add(IoClass::LogRead, 7_000_000);
+        waiting.merge(&other);
+        let writes = IoTotals { count: 2, bytes: 0, latency_ns_sum: 60_000_000, latency_ns_max: 58_000_000 };
+        assert_eq!(waiting.class(IoClass::LogWrite), writes);
+        assert_eq!(waiting.class(IoClass::LogRead), IoTotals::one(0, 7_000_000));
+
+        let mut completed = IoTotals::one(4096, 1_000_000);
+        completed.add(IoTotals::one(4096, 3_000_000));
+        assert_eq!(completed.latency_ms_with(writes), Some(16.0), "(1 + 3 + 58 + 2) / 4");
+        assert_eq!(completed.latency_ms_with(IoTotals::default()), completed.latency_ms());
+        assert_eq!(IoTotals::default().latency_ms_with(writes), Some(30.0), "nothing completed, work waits");
+        assert_eq!(IoTotals::default().latency_ms_with(IoTotals::default()), None);
     }
 
     #[test]

@@ -108,12 +108,17 @@ pub struct LintedEvidence {
     pub findings: Vec<lint::Finding>,
     /// What the seals say; none without a run.db.
     pub seals: Option<Chain>,
+    /// Files of the run's folder that neither a seal nor a comparison with run.db covers.
+    pub unsealed_files: Vec<String>,
 }
+
+/// Most files that the text names one by one.
+const FILES_SHOWN: usize = 6;
 
 impl LintedEvidence {
     /// The findings and the seals for people.
     pub fn text(&self) -> String {
-        let LintedEvidence { evidence, findings, seals } = self;
+        let LintedEvidence { evidence, findings, seals, unsealed_files } = self;
         let mut text = format!("{evidence}: {}\n", if findings.is_empty() { "nothing found" } else { "" });
         for finding in findings {
             text += &format!("  {}: {}\n", finding.rule, finding.text);
@@ -124,18 +129,25 @@ impl LintedEvidence {
         if let Some(chain) = seals {
             text += &format!("  {}\n", seal_line(chain));
         }
+        if !unsealed_files.is_empty() {
+            let shown =
+                unsealed_files.iter().take(FILES_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let more = unsealed_files.len().saturating_sub(FILES_SHOWN);
+            let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+            text += &format!("  no seal covers {shown}{more}\n");
+        }
         text
     }
 }
 
 /// What the seals say, and what they cannot say.
 fn seal_line(chain: &Chain) -> String {
-    let Some(digest) = &chain.digest else {
-        return "not sealed: nothing shows whether its rows were changed".to_owned();
-    };
     if !chain.broken.is_empty() {
         return "its seals do not fit: see the findings".to_owned();
     }
+    let Some(digest) = &chain.digest else {
+        return "not sealed yet: the run was killed in its first test, or it goes on".to_owned();
+    };
     let reach = match (chain.ended, chain.unsealed_tests.len()) {
         (true, _) => "to the end of the run".to_owned(),
         (false, 0) => "not to the end of the run".to_owned(),
@@ -211,6 +223,9 @@ pub fn describe_page(finding: Finding) -> Option<String> {
         Finding::WrongNumber { claimed } => Some(format!("holds the bytes of page {claimed}")),
         Finding::Bad => Some("wrong checksum".into()),
         Finding::Damaged(damage) => Some(format!("right checksum, broken structure: {damage}")),
+        Finding::Stale => {
+            Some("right checksum, but not the version that the flush map names: a write was lost".into())
+        }
         Finding::Foreign => Some("right checksum, but an entry is not one that was written".into()),
     }
 }

@@ -1,8 +1,8 @@
 //! How far a command is, for people and for programs: lines, events in JSON, and when one is due.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use campaign::progress::{Progress, Rates};
+use campaign::progress::{Progress, Rates, Watcher};
 use evidence::report::{counted, duration, number};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -201,6 +201,51 @@ impl Pacer {
             self.shown += 1;
         }
         due
+    }
+}
+
+/// Watches a simulation and shows the time left by the clock on the wall: virtual time runs faster.
+pub struct WallTime<W> {
+    watcher: W,
+    /// The phase under way: since when, and the share of it that was done then.
+    phase: Option<(String, Instant, f64)>,
+}
+
+impl<W: Watcher> Watcher for WallTime<W> {
+    fn progress(&mut self, progress: &Progress) {
+        let mut shown = progress.clone();
+        shown.left = progress.left.and_then(|_| self.wall_time(&progress.phase, progress.done));
+        self.watcher.progress(&shown);
+    }
+
+    fn line(&mut self, text: &str) {
+        self.watcher.line(text);
+    }
+
+    fn interrupted(&self) -> bool {
+        self.watcher.interrupted()
+    }
+}
+
+impl<W> WallTime<W> {
+    /// What `watcher` shows gets that time.
+    pub fn new(watcher: W) -> WallTime<W> {
+        WallTime { watcher, phase: None }
+    }
+
+    /// The time that the rest of a phase takes, if it goes on as since its beginning.
+    fn wall_time(&mut self, phase: &str, done: f64) -> Option<Duration> {
+        match &self.phase {
+            Some((known, since, begun)) if known == phase && done >= *begun => {
+                let rest = (1.0 - done) / (done - begun);
+                (rest.is_finite() && rest >= 0.0).then(|| since.elapsed().mul_f64(rest.min(1e6)))
+            }
+            // The share of the phase before may be shown once more.
+            _ => {
+                self.phase = Some((phase.to_owned(), Instant::now(), done));
+                None
+            }
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use evidence::{Chain, Report, ReportError, RunData, StoreError};
+use evidence::attestation::{self, ATTESTATION};
+use evidence::{Chain, Report, ReportError, RunData, StoreError, misfit};
 
 use crate::lint::Beside;
 use crate::printed_figures::Evidence;
@@ -94,10 +95,13 @@ fn run(path: &Path) -> Result<Source, SourceError> {
         Report::new(&data).map_err(|source| SourceError::Report { path: path.to_owned(), source })?;
     let neighbour = |name: &str| Some(path.with_file_name(name)).filter(|file| file.is_file());
     let text = |name: &str| neighbour(name).map(|file| read(&file)).transpose();
+    let folder = path.parent().unwrap_or(Path::new("."));
     let beside = Beside {
-        seals: Some(evidence::check(path)?),
         json: text("report.json")?,
         html: text("report.html")?,
+        junit: text("junit.xml")?,
+        attestation: text(ATTESTATION)?.and_then(|text| attestation::misfit(&report, folder, &text)),
+        unsealed: unsealed(folder),
     };
     let facts = neighbour(PRINTED).map(|file| printed(&file)).transpose()?;
     Ok(Source::Run {
@@ -106,6 +110,27 @@ fn run(path: &Path) -> Result<Source, SourceError> {
         beside: Box::new(beside),
         printed: facts.map(Box::new),
     })
+}
+
+/// Files of a run's folder that are neither sealed nor compared with run.db: journals of a drill, logs of a fleet.
+fn unsealed(folder: &Path) -> Vec<String> {
+    const COVERED: [&str; 5] = ["report.json", "report.html", "junit.xml", ATTESTATION, PRINTED];
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(at) = folders.pop() {
+        for path in std::fs::read_dir(&at).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(name) = path.strip_prefix(folder) {
+                found.push(name.display().to_string());
+            }
+        }
+    }
+    // SQLite keeps files of its own beside run.db until that is closed.
+    let is_rows = |name: &String| name.rsplit('/').next().is_some_and(|file| file.starts_with("run.db"));
+    found.retain(|name| !COVERED.contains(&name.as_str()) && !is_rows(name));
+    found.sort();
+    found
 }
 
 fn printed(path: &Path) -> Result<Evidence, SourceError> {
@@ -132,8 +157,24 @@ impl Source {
     /// What the seals of its `run.db` say; `None` if it has no `run.db`.
     pub fn seals(&self) -> Option<&Chain> {
         match self {
-            Source::Run { beside, .. } => beside.seals.as_ref(),
+            Source::Run { data, .. } => Some(&data.seals),
             Source::Report(_) | Source::Printed(_) => None,
+        }
+    }
+
+    /// Files of its folder that neither a seal nor a comparison covers.
+    pub fn unsealed_files(&self) -> &[String] {
+        match self {
+            Source::Run { beside, .. } => &beside.unsealed,
+            Source::Report(_) | Source::Printed(_) => &[],
+        }
+    }
+
+    /// What every reader says first if the rows of the run do not fit their seals.
+    pub fn misfit(&self) -> Option<String> {
+        match self {
+            Source::Run { report, .. } | Source::Report(report) => misfit(&report.run.seals_broken),
+            Source::Printed(_) => None,
         }
     }
 

@@ -26,6 +26,10 @@ pub fn table(
     let mut text = String::from("\n");
     let words = judged.grade.words().to_uppercase();
     wrapped(&mut text, "", &format!("{words}: {}", judged.headline));
+    // Of a qualified run the first reason says what was under test.
+    if let (Grade::Qualified, Some(tested)) = (judged.grade, judged.reasons.first()) {
+        wrapped(&mut text, "", tested);
+    }
     let _ = writeln!(text, "\n{:<38} {:>14} {:>16}  Verdict", "Test and rule", "Measured", "Limit");
     let has_hosts = verdicts.iter().any(|verdict| verdict.origin.host != verdicts[0].origin.host);
     let _ = writeln!(text, "{}", "-".repeat(78));
@@ -59,12 +63,8 @@ pub fn table(
             let _ = writeln!(text, "  and {} more, see the report", missing.len() - MISSING_SHOWN);
         }
     }
-    for sentence in &judged.causes {
-        wrapped(&mut text, "  why: ", sentence);
-    }
-    for sentence in &judged.unseen {
-        wrapped(&mut text, "  unseen: ", sentence);
-    }
+    judged.causes.iter().for_each(|sentence| wrapped(&mut text, "  why: ", sentence));
+    judged.unseen.iter().for_each(|sentence| wrapped(&mut text, "  unseen: ", sentence));
     let said = match judged.grade {
         Grade::Qualified => format!("QUALIFIED: {}", judged.headline),
         Grade::Held => match missing.len() {

@@ -63,6 +63,14 @@ pub enum Unproved {
     /// Another program connected to the listener.
     #[error("{0}")]
     NoWriter(CrashTestError),
+    /// The storage under test stopped answering while the writer committed.
+    #[error("the storage was lost after {} durable commits: {cause}", number(*durable_commits as f64, 0))]
+    StorageLost {
+        /// Commits that the storage had reported as durable.
+        durable_commits: u64,
+        /// The first operation that failed.
+        cause: CrashTestError,
+    },
     /// Anything else.
     #[error("nothing is proved: the crash test has ended early: {0}")]
     EndedEarly(CrashTestError),
@@ -91,6 +99,7 @@ impl Unproved {
             Unproved::NotKept { .. }
             | Unproved::NotStarted(_)
             | Unproved::NoWriter(_)
+            | Unproved::StorageLost { .. }
             | Unproved::EndedEarly(_) => false,
         }
     }
@@ -105,6 +114,9 @@ impl Unproved {
             }
             Unproved::Version { .. } => Some("verify with the proofload that wrote the notes"),
             Unproved::NoWriter(_) => Some("start the listener again, and then the writer"),
+            Unproved::StorageLost { .. } => Some(
+                "bring the storage back, then run `proofload crash-test verify` with the folder and the listener's notes",
+            ),
             Unproved::EndedEarly(
                 CrashTestError::World(error) | CrashTestError::Engine(engine::Error::World(error)),
             ) if error.kind == ErrorKind::Unsupported => {
@@ -217,11 +229,14 @@ pub fn commit(
     say(&format!(
         "writes {size} and logs below {folder}; nothing else is touched; pull the plug at any time"
     ));
+    let durable_commits = Cell::new(0);
+    let counted = &durable_commits;
     let written = on_this_host(buffered, |world| async move {
         let stop = StopSignal::new();
         let shown = Cell::new(world.now());
         let clock = world.clone();
         let writing = write(&world, &folder, file_bytes, sessions, listener, &stop, |total| {
+            counted.set(total);
             if clock.now() >= shown.get() + Duration::from_secs(1) {
                 shown.set(clock.now());
                 committed(total);
@@ -237,7 +252,21 @@ pub fn commit(
             }
         }
     })?;
-    Ok(written?)
+    written.map_err(|cause| match durable_commits.get() {
+        durable_commits @ 1.. if is_storage_lost(&cause) => Unproved::StorageLost { durable_commits, cause },
+        _ => cause.into(),
+    })
+}
+
+/// Whether a writer ended because its storage failed: the plug of an enclosure was pulled, and the host lives on.
+fn is_storage_lost(error: &CrashTestError) -> bool {
+    match error {
+        CrashTestError::Engine(engine::Error::Stopped(_)) => true,
+        CrashTestError::Engine(engine::Error::World(error)) => {
+            !matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Unsupported | ErrorKind::PermissionDenied)
+        }
+        _ => false,
+    }
 }
 
 /// What became of the commits that a listener heard of.
@@ -302,16 +331,25 @@ fn story(found: &Findings) -> String {
             "session {session}: commits {first} to {last} were acknowledged as durable and are gone\n"
         );
     }
+    pages.notes().iter().for_each(|note| text += &format!("{note}\n"));
     for (pgno, what) in &pages.list {
         text += &format!("page {pgno}: {what}\n");
     }
+    for (_, reason) in &recovery.flush_maps_refused {
+        text += &format!("the flush map of the database contradicts it: {reason}\n");
+    }
+    if recovery.segments_unexplained > 0 {
+        let segments = counted(recovery.segments_unexplained, "log segment");
+        text += &format!("{segments} behind the end of the log: they hold what no write has put there\n");
+    }
     text += &format!(
-        "{} acknowledged, {} of them lost; {} survived that the listener had not heard of; {} replayed, {}, {} checked\n",
+        "{} acknowledged, {} of them lost; {} survived that the listener had not heard of; {} replayed, {}, {}, {} checked\n",
         counted(*acknowledged, "commit"),
         number(lost(found) as f64, 0),
         number(*beyond as f64, 0),
         counted(u64::from(recovery.logs_replayed), "log"),
         format_args!("{} repaired", counted(recovery.pages_repaired, "torn page")),
+        format_args!("{} given up", counted(recovery.segments_given_up, "log segment")),
         counted(pages.pages, "page")
     );
     text += if found.is_kept() {
@@ -352,6 +390,24 @@ mod tests {
             std::fs::write(folder.join("crash-test.id"), vec![0; bytes]).expect("writable");
             assert!(!is_kept(), "{bytes} bytes of zeros");
         }
+    }
+
+    #[test]
+    fn lost_storage_is_told_from_a_lost_listener_and_says_how_to_go_on() {
+        let io = |kind| world::Error {
+            kind,
+            operation: "write".into(),
+            path: "/d/1.edb".into(),
+            reason: "gone".into(),
+        };
+        let lost = CrashTestError::Engine(engine::Error::World(io(ErrorKind::Io)));
+        assert!(is_storage_lost(&lost));
+        assert!(is_storage_lost(&CrashTestError::Engine(engine::Error::Stopped("write failed".into()))));
+        assert!(!is_storage_lost(&CrashTestError::World(io(ErrorKind::Disconnected))));
+        assert!(!is_storage_lost(&CrashTestError::Engine(engine::Error::World(io(ErrorKind::NoSpace)))));
+        let told = Unproved::StorageLost { durable_commits: 1234, cause: lost };
+        assert!(told.to_string().starts_with("the storage was lost after 1,234 durable commits"), "{told}");
+        assert!(told.help().is_some_and(|help| help.contains("crash-test verify")) && !told.is_wrong_input());
     }
 
     #[test]

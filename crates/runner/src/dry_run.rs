@@ -2,15 +2,14 @@
 //! the way.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
 
-use evidence::report::{bytes, duration};
+use evidence::report::bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
-use solution::{Deployment, TestSpec};
+use solution::TestSpec;
 
-use crate::preflight::{gib, growth, load_seconds, needs};
-use crate::schedule::{self, cache_bytes};
+use crate::needs::HostNeeds;
+use crate::schedule::{self, PlannedTest};
 
 /// What a run would do.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -31,104 +30,6 @@ pub struct DryRun {
     pub obstacle: Option<String>,
 }
 
-/// A test and its times.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct PlannedTest {
-    /// Its name.
-    pub name: String,
-    /// Its kind.
-    pub kind: String,
-    /// Seconds of its window, where that is fixed.
-    pub window_s: Option<f64>,
-    /// Most seconds that it takes without its warm-up. None: the storage decides.
-    pub most_s: Option<f64>,
-    /// Most seconds of its warm-up; 0 of a test without.
-    pub warmup_limit_s: f64,
-}
-
-/// What a host needs.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct HostNeeds {
-    /// The host.
-    pub host: String,
-    /// The directories that the run writes into.
-    pub folders: Vec<FolderNeeds>,
-    /// Bytes that all of them still take at most.
-    pub bytes: u64,
-    /// Bytes of memory that the page caches take at most.
-    pub cache_bytes: u64,
-    /// Bytes that the databases grow by, where the load has a target.
-    pub growth_bytes: Option<u64>,
-    /// Seconds of load.
-    pub load_s: f64,
-}
-
-/// Space in a directory.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct FolderNeeds {
-    /// The directory.
-    pub folder: PathBuf,
-    /// Bytes that the run still writes into it at most.
-    pub bytes: u64,
-}
-
-impl HostNeeds {
-    /// What these deployments of one host need for their tests. `is_here`: the host is this machine, on which
-    /// files that exist take no more space.
-    pub fn of(parts: &[(&Deployment, &[TestSpec])], is_here: bool) -> HostNeeds {
-        let there = |path: &Path| match is_here {
-            true => std::fs::metadata(path).map_or(0, |file| file.len()),
-            false => 0,
-        };
-        let folders = needs(parts, there).into_iter().map(|(folder, bytes)| FolderNeeds { folder, bytes });
-        let folders: Vec<FolderNeeds> = folders.collect();
-        let under_load = parts.iter().filter(|(_, tests)| load_seconds(tests) > 0.0);
-        let growth_bytes =
-            under_load.map(|(deployment, tests)| growth(deployment, tests)).sum::<Option<f64>>();
-        HostNeeds {
-            host: parts.first().map_or_else(String::new, |(deployment, _)| deployment.host.clone()),
-            bytes: folders.iter().map(|folder| folder.bytes).sum(),
-            folders,
-            cache_bytes: parts.iter().map(|(deployment, _)| cache_bytes(deployment)).max().unwrap_or(0),
-            growth_bytes: growth_bytes.map(|bytes| bytes as u64),
-            load_s: parts.iter().map(|(_, tests)| load_seconds(tests)).sum(),
-        }
-    }
-
-    /// The space in words.
-    pub(crate) fn space(&self) -> String {
-        let mut text = String::new();
-        for FolderNeeds { folder, bytes } in &self.folders {
-            let _ = writeln!(text, "  {:<40} up to {} more", folder.display(), gib(*bytes));
-        }
-        let _ = writeln!(text, "in all up to {} of disk; nothing else is touched", gib(self.bytes));
-        text + &self.growth()
-    }
-
-    /// The host, its directories and its memory in a line.
-    pub fn line(&self) -> String {
-        let dirs: Vec<String> = self.folders.iter().map(|needs| needs.folder.display().to_string()).collect();
-        let (space, memory) = (gib(self.bytes), bytes(self.cache_bytes as f64));
-        format!(
-            "{}: below {}; up to {space} of disk; {memory} of memory for page caches",
-            self.host,
-            dirs.join(", ")
-        )
-    }
-
-    fn growth(&self) -> String {
-        match (self.load_s, self.growth_bytes) {
-            (0.0, _) => String::new(),
-            (seconds, Some(bytes)) => {
-                format!("databases will grow by about {} in {} of load\n", gib(bytes), duration(seconds))
-            }
-            (_, None) => "growth of the databases is not predicted, since the load has no target; it ends \
-                          before a volume is full\n"
-                .to_owned(),
-        }
-    }
-}
-
 impl DryRun {
     /// What these tests do on these hosts.
     pub fn new(solution: &str, tests: &[TestSpec], hosts: Vec<HostNeeds>) -> DryRun {
@@ -147,5 +48,38 @@ impl DryRun {
             let _ = writeln!(text, "{} of memory for page caches", bytes(needs.cache_bytes as f64));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needs(load: &str) -> HostNeeds {
+        let text = format!(
+            "[solution]\nname = \"Small\"\nschema = 1\n[[host]]\nname = \"a\"\n[[volume]]\nname = \"V\"\npath = \"/v\"\n\
+             [[instance]]\nname = \"DB\"\n[sizing]\ndatabase_mib = 64\n[load]\n{load}\n\
+             [[test]]\nkind = \"performance\"\nduration_s = 86400\nwarmup_limit_s = 0\n"
+        );
+        let solution = solution::Solution::parse(&text, "small.toml").expect("it is valid");
+        let deployment = solution.deployment(None).expect("it can run");
+        HostNeeds::of(&[(&deployment, &deployment.tests)], false)
+    }
+
+    /// Four sessions write as fast as the storage, whatever rate they have to reach.
+    #[test]
+    fn only_the_growth_of_a_paced_load_is_predicted_and_only_its_space_is_a_bound() {
+        let closed = needs("sessions = 4\ntarget_iops = 2");
+        assert_eq!(closed.growth_bytes, None);
+        assert!(closed.space().contains("growth of the databases is not predicted"), "{}", closed.space());
+        assert!(
+            closed.space().contains("at least") && !closed.space().contains("up to"),
+            "{}",
+            closed.space()
+        );
+        let paced = needs("batches_per_s = 10");
+        assert_eq!(paced.growth_bytes, Some(10 * 86_400 * 14_000));
+        assert!(paced.space().contains("in all up to"), "{}", paced.space());
+        assert!(paced.bytes > 10 * 86_400 * 14_000, "the bound holds the growth");
     }
 }

@@ -18,13 +18,16 @@
 pub mod crash_test;
 mod dry_run;
 mod measured;
+mod needs;
 mod preflight;
 mod provenance;
 mod rules;
 mod schedule;
 
-pub use dry_run::{DryRun, FolderNeeds, HostNeeds, PlannedTest};
+pub use dry_run::DryRun;
 pub use measured::{Measured, RunError, ending, run_row, unix_ms};
+pub use needs::{FolderNeeds, HostNeeds};
 pub use preflight::{PROBE, Preflight, PreflightError};
 pub use provenance::{build_row, setting_rows};
 pub use rules::rows as rules;
+pub use schedule::PlannedTest;

@@ -96,6 +96,7 @@ impl Measured<'_> {
         last_rows: impl FnOnce(u64) -> Vec<Row>,
     ) -> Result<CampaignOutcome, RunError> {
         let mut store = RunStore::create_signed(&self.folder.join("run.db"), self.key)?;
+        let kernel_log = self.preflight.kernel_log();
         let config = RealConfig { direct: self.preflight.direct(), ..RealConfig::new(&self.deployment.host) };
         let mut recorder = Tee { store: &mut store, live };
         let mut row = self.row;
@@ -121,6 +122,8 @@ impl Measured<'_> {
                 outcome.verdicts.extend(last.verdicts);
                 outcome.error = last.error;
             }
+            // What was asked for may have been refused in the meantime: modes are told from use.
+            row.world_detail = clock.describe();
             Ok::<_, RecordError>((outcome, clock.now()))
         };
         let (mut outcome, ended) = match real::run(config, body) {
@@ -133,7 +136,7 @@ impl Measured<'_> {
             },
         };
         let ended_ms = ended.ns / 1_000_000;
-        let after = self.preflight.rows_after();
+        let after = self.preflight.rows_after(kernel_log);
         outcome.verdicts.extend(after.iter().filter_map(verdict));
         let row = Run { ended_ms: Some(ended_ms), ending: Some(ending(&outcome)), ..row };
         let rest = after.into_iter().chain(last_rows(ended_ms)).chain([row.into()]);
@@ -159,7 +162,7 @@ fn cut_off(
     error: world::Error,
 ) -> Result<CampaignOutcome, RecordError> {
     let (host, t_ms) = (host.to_owned(), at.ns / 1_000_000);
-    let clock = campaign::lapses::clock_jumped(&host, by);
+    let clock = campaign::verdict::clock_jumped(&host, by);
     let event = Event { t_ms, severity: Severity::Error, test: None, host, text: error.to_string() };
     recorder.record(event.into())?;
     recorder.record(clock.clone().into())?;

@@ -7,27 +7,12 @@ use std::path::{Path, PathBuf};
 
 use campaign::database_path;
 use evidence::environment::mounts::{self, MountError, Nature};
-use evidence::environment::{self, Capture, Volume};
+use evidence::environment::{self, Capture, KernelLog, Volume};
 use evidence::folder::{self, FolderError, FolderLock};
-use evidence::report::number;
-use results::{Host, Row, Severity};
-use solution::{Deployment, InstanceSpec, LoadMode, TestKind, TestSpec};
+use results::{Environment, Host, Row, Severity};
+use solution::{Deployment, TestSpec};
 
-use crate::dry_run::HostNeeds;
-
-/// A test database may grow by this share of its size: what the published load generator reserved.
-const GROWTH: f64 = 0.25;
-/// Logs per instance that are reckoned with at least, with checkpoint depth and preparation.
-const LOGS_KEPT: u64 = 64;
-/// Logs per instance that circular logging leaves at most beside those of the checkpoint depth.
-const LOGS_BESIDE_DEPTH: u64 = 39;
-/// More log than any batch writes: the published mix writes 31 KiB, other operations up to four times as much.
-const BATCH_LOG_BYTES: f64 = 262_144.0;
-
-/// What a database grew by per batch in the published runs (13,882 to 14,019 bytes, docs/lab/accuracy.md).
-const BATCH_GROWTH_BYTES: f64 = 14_000.0;
-/// Transactional I/O of a batch in the published runs, whose databases are large against their caches (docs/schema.md).
-const BATCH_IO: f64 = 41.0;
+use crate::needs::HostNeeds;
 
 /// What an agent writes and removes to see that a volume can be written and read.
 pub const PROBE: &str = "proofload.probe";
@@ -177,101 +162,21 @@ impl Preflight {
         std::iter::once(host.into()).chain(self.before.rows.iter().cloned().map(Row::from)).collect()
     }
 
+    /// What tells this host and its storage from others.
+    pub fn identity(&self) -> Vec<Environment> {
+        environment::sharing::identity(&self.before.rows)
+    }
+
+    /// Begins to read the kernel log every minute.
+    pub fn kernel_log(&self) -> KernelLog {
+        KernelLog::since(&self.before)
+    }
+
     /// What has changed since, for the evidence.
-    pub fn rows_after(&self) -> Vec<Row> {
+    pub fn rows_after(&self, kernel_log: KernelLog) -> Vec<Row> {
         let after = environment::capture(&self.host, &self.volumes, world::real::try_io_uring());
-        environment::compare(&self.host, &self.before, &after)
+        environment::compare(&self.host, &self.before, &after, kernel_log)
     }
-}
-
-/// Folders of the deployments with the most bytes that the tests may still write into each. `there`: the size of
-/// a file that exists.
-pub(crate) fn needs(
-    parts: &[(&Deployment, &[TestSpec])],
-    there: impl Fn(&Path) -> u64,
-) -> Vec<(PathBuf, u64)> {
-    let volumes = parts.iter().flat_map(|(deployment, _)| &deployment.volumes);
-    let mut needed: BTreeMap<PathBuf, u64> = volumes.map(|volume| (PathBuf::from(&volume.dir), 0)).collect();
-    for (path, bytes) in parts.iter().flat_map(|(deployment, tests)| wanted_files(deployment, tests)) {
-        // What exists already takes no more space.
-        let there = there(Path::new(&path));
-        let holder = needed.iter_mut().rfind(|(dir, _)| Path::new(&path).starts_with(dir));
-        if let Some((_, total)) = holder {
-            *total += bytes.saturating_sub(there);
-        }
-    }
-    needed.into_iter().collect()
-}
-
-/// Files that the tests will make, with the most bytes each may take.
-fn wanted_files(deployment: &Deployment, tests: &[TestSpec]) -> BTreeMap<String, u64> {
-    let of_kind = |kind: TestKind| tests.iter().filter(move |test| test.kind == kind);
-    let mut files = BTreeMap::new();
-    let databases: usize = deployment.instances.iter().map(|instance| instance.databases.len()).sum();
-    let growth = growth(deployment, tests).unwrap_or(0.0) / databases.max(1) as f64;
-    for instance in &deployment.instances {
-        let generated =
-            of_kind(TestKind::LogGeneration).map(|test| u64::from(test.logs) * 2).max().unwrap_or(0);
-        files.insert(
-            format!("{}/E00.log", instance.log_dir),
-            (logs_kept(deployment, instance, tests) + generated) * instance.log_file_bytes,
-        );
-        for database in &instance.databases {
-            let bytes = database.bytes + growth.max(database.bytes as f64 * GROWTH) as u64;
-            files.insert(database_path(&database.dir, &database.name), bytes);
-            for (kind, end) in [(TestKind::BackupToDisk, "backup.edb"), (TestKind::Restore, "restored.edb")] {
-                for test in of_kind(kind) {
-                    let folder =
-                        test.backup_dir.clone().unwrap_or_else(|| format!("{}/backup", database.dir));
-                    files.insert(format!("{folder}/{}.{end}", database.name), bytes);
-                }
-            }
-        }
-    }
-    files
-}
-
-/// Seconds that the tests drive the databases at their load.
-pub(crate) fn load_seconds(tests: &[TestSpec]) -> f64 {
-    let loads = tests.iter().filter(|test| matches!(test.kind, TestKind::Performance | TestKind::Stress));
-    loads.map(|test| test.duration_s).sum()
-}
-
-/// What all databases together grow by if the load reaches its target, at the shape of the published runs;
-/// `None` where no target is set: such a load is as fast as the storage.
-pub(crate) fn growth(deployment: &Deployment, tests: &[TestSpec]) -> Option<f64> {
-    let load = &deployment.load;
-    let batches_per_s = match load.mode {
-        LoadMode::PacedBatches { batches_per_s } => Some(batches_per_s),
-        LoadMode::PacedIops { iops } => Some(iops / BATCH_IO),
-        LoadMode::Closed { .. } | LoadMode::Tuned => load.target_iops.map(|iops| iops / BATCH_IO),
-    };
-    Some(batches_per_s? * load_seconds(tests) * BATCH_GROWTH_BYTES)
-}
-
-/// Logs that circular logging leaves an instance at most: those of the checkpoint depth, which a load may
-/// overrun by a quarter before pages are written in haste, but no more than are written at all.
-fn logs_kept(deployment: &Deployment, instance: &InstanceSpec, tests: &[TestSpec]) -> u64 {
-    let depth_bytes = deployment.engine.checkpoint_depth_bytes as f64 * 1.25;
-    let databases: usize = deployment.instances.iter().map(|instance| instance.databases.len()).sum();
-    let share = instance.databases.len() as f64 / databases as f64;
-    let written = tests.iter().map(|test| log_bytes_written(deployment.load.mode, test)).reduce(f64::max);
-    // The part of a host in a drill names no test, and nothing limits its log.
-    let written_bytes = written.map_or(f64::INFINITY, |bytes| bytes * share);
-    let logs = (depth_bytes.min(written_bytes) / instance.log_file_bytes as f64).ceil();
-    LOGS_KEPT.max(logs as u64 + LOGS_BESIDE_DEPTH)
-}
-
-/// Most log that a test writes with circular logging on all instances together; infinite where that is not known.
-fn log_bytes_written(load: LoadMode, test: &TestSpec) -> f64 {
-    let batches_per_s = match (test.kind, load) {
-        (TestKind::Performance | TestKind::Stress, LoadMode::PacedBatches { batches_per_s }) => batches_per_s,
-        // A batch is an I/O at least, and the load is steered at up to twice its rate.
-        (TestKind::Performance | TestKind::Stress, LoadMode::PacedIops { iops }) => iops * 2.0,
-        (TestKind::Tune | TestKind::Performance | TestKind::Stress, _) => f64::INFINITY,
-        _ => 0.0,
-    };
-    batches_per_s * (test.warmup_limit_s + test.duration_s) * BATCH_LOG_BYTES
 }
 
 /// What the tests of a deployment may make below `dir`, as the marker of that folder lists it.
@@ -299,11 +204,9 @@ fn files_below(dir: &Path, parts: &[(&Deployment, &[TestSpec])]) -> Vec<String> 
             }
         }
     }
+    let maps = databases.iter().map(|path| engine::flush_map_path(path));
+    files.extend(maps.flat_map(|map| [format!("{map}.new"), map]));
     files.extend(databases);
     let below = |path: &String| Some(Path::new(path).strip_prefix(dir).ok()?.to_str()?.to_owned());
     files.iter().filter_map(below).collect()
-}
-
-pub(crate) fn gib(bytes: u64) -> String {
-    format!("{} GiB", number(bytes as f64 / f64::from(1 << 30), 1))
 }

@@ -3,23 +3,22 @@
 use std::collections::BTreeSet;
 
 use results::grade::{CONDITIONS, TESTS};
-use results::{Claim, Row, Rule};
-use solution::{Generation, Mix, Solution, TestKind};
+use results::{Row, Rule, WorldKind};
+use solution::{Generation, InstanceSpec, Mix, Solution, TestKind};
 
 /// Figures per batch, which depend on the mix of the load.
 const SHAPE: [&str; 4] =
     ["reads_per_batch", "writes_per_batch", "log_writes_per_batch", "log_file_kib_per_batch"];
 
-/// The rows of the rules, and of what the run sets out to show.
-pub fn rows(solution: &Solution) -> Vec<Row> {
+/// The rows of the rules, and of what the run sets out to show in its world.
+pub fn rows(solution: &Solution, world: WorldKind) -> Vec<Row> {
     let own = &solution.qualification;
-    let hosts: Vec<String> = solution.hosts_under_test().iter().map(|host| host.name.clone()).collect();
     let tests: Vec<String> = match &own.tests {
         Some(kinds) => kinds.iter().map(|kind: &TestKind| kind.name().to_owned()).collect(),
         None => TESTS.map(str::to_owned).to_vec(),
     };
-    // Published tests of the generations from 2010 on used the mix of this load.
-    let has_reference = solution.load.mix == Mix::of(Generation::E2016);
+    let has_reference = has_published_shape(solution);
+    let claim = plan::claim(solution, world, tests.clone());
     let mut rows = Vec::new();
     for condition in &CONDITIONS {
         let mut rule = Rule::published(condition);
@@ -31,29 +30,41 @@ pub fn rows(solution: &Solution) -> Vec<Row> {
             rule.least = Some(tests.iter().collect::<BTreeSet<_>>().len() as f64);
             rule.published_least = Some(both.len() as f64);
         }
+        if condition.name == "iops_per_mailbox_percent"
+            && let Some(stated) = stated_iops_percent(solution, &claim)
+        {
+            rule.least = rule.least.map(|published| published.min(stated));
+        }
         if let Some((_, least, most)) = own.ranges().into_iter().find(|(name, ..)| *name == condition.name) {
             (rule.least, rule.most) = (least, most);
         }
         rows.push(rule.into());
     }
-    // Without a profile, or where the planner cannot size the solution, its stated target is all there is.
-    let planned = plan::plan(solution, &[]).ok();
-    rows.push(
-        Claim {
-            mailboxes: planned.as_ref().map(|plan| plan.mailboxes as f64),
-            iops_per_server: planned.as_ref().map(|plan| plan.targets.target_iops),
-            failure: planned.map(|plan| plan.targets.target_case),
-            hosts,
-            tests,
-        }
-        .into(),
-    );
+    rows.push(claim.into());
     rows
+}
+
+/// Whether the published figures per batch are about this engine and load: the mix, pages of 32 KiB and logs of 1 MiB
+/// of the generations from 2010 on.
+fn has_published_shape(solution: &Solution) -> bool {
+    let page_bytes = Generation::E2016.page_kib() * 1024;
+    let log_bytes = u64::from(Generation::E2016.log_file_kib()) * 1024;
+    let hosts = solution.hosts_under_test();
+    let mut instances = hosts.iter().flat_map(|host| host.instances());
+    let is_published = |one: &InstanceSpec| one.page_bytes == page_bytes && one.log_file_bytes == log_bytes;
+    solution.load.mix == Mix::of(Generation::E2016) && instances.all(is_published)
+}
+
+/// The I/O per mailbox that the file states for its tests, of the profile's: a rule of its own where it is less.
+fn stated_iops_percent(solution: &Solution, claim: &results::Claim) -> Option<f64> {
+    solution.users().ok()?.test_iops_per_mailbox?;
+    Some(100.0 * claim.iops_per_mailbox? / claim.profile_iops_per_mailbox?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use results::Claim;
 
     const SMALL: &str = r#"
 [solution]
@@ -78,7 +89,7 @@ database_mib = 64
     fn rules(more: &str) -> (Vec<Rule>, Claim) {
         let solution = Solution::parse(&format!("{SMALL}{more}"), "small.toml").expect("it is valid");
         let (mut rules, mut claim) = (Vec::new(), Claim::default());
-        for row in rows(&solution) {
+        for row in rows(&solution, WorldKind::Real) {
             match row {
                 Row::Rule(row) => rules.push(row),
                 Row::Claim(row) => claim = row,
@@ -127,6 +138,32 @@ database_mib = 64
     }
 
     #[test]
+    fn pages_and_logs_of_another_size_have_no_reference_for_their_shape() {
+        let (rules, _) = rules("");
+        assert!(rule(&rules, "reads_per_batch").holds(Some(28.0)));
+        for size in ["page_kib = 16", "log_file_kib = 5120"] {
+            let text = SMALL.replace("name = \"DB\"", &format!("name = \"DB\"\n{size}"));
+            let solution = Solution::parse(&text, "small.toml").expect("it is valid");
+            for row in rows(&solution, WorldKind::Real) {
+                let Row::Rule(row) = row else { continue };
+                assert!(!SHAPE.contains(&&*row.name) || !row.holds(Some(28.0)), "{size}: {}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn tests_with_less_io_than_the_profile_stand_by_a_rule_of_their_own() {
+        let profile =
+            "[profile]\nexchange = \"2016\"\nmailboxes = 10\nmessages_per_day = 150\nquota_mb = 10\n";
+        let (own, claim) = rules(&format!("{profile}test_iops_per_mailbox = 0.06\n"));
+        let row = rule(&own, "iops_per_mailbox_percent");
+        assert!(row.is_weaker() && row.least.is_some_and(|least| least < 60.0), "{row:?}");
+        assert_eq!(claim.iops_per_mailbox, Some(0.06));
+        let (published, _) = rules(profile);
+        assert!(!rule(&published, "iops_per_mailbox_percent").is_weaker());
+    }
+
+    #[test]
     fn every_range_of_a_solution_belongs_to_a_condition_that_may_be_adjusted() {
         let all = solution::Qualification {
             tests: None,
@@ -135,9 +172,14 @@ database_mib = 64
             performance_window_s: Some(1.0),
             stress_window_s: Some(1.0),
             cache_ratio: Some(1.0),
+            database_size_percent: Some(1.0),
+            verified_logs: Some(1.0),
+            recovered_logs: Some(1.0),
             cache_filled_percent: Some(1.0),
             maintained_percent: Some(1.0),
             kernel_log_percent: Some(1.0),
+            equal_hosts_percent: Some(1.0),
+            starved_percent: Some(1.0),
             reads_per_batch: Some([1.0, 2.0]),
             writes_per_batch: Some([1.0, 2.0]),
             log_writes_per_batch: Some([1.0, 2.0]),

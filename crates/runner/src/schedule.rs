@@ -3,9 +3,24 @@
 use std::fmt::Write;
 
 use evidence::report::{counted, duration};
+use schemars::JsonSchema;
+use serde::Serialize;
 use solution::{Deployment, TestKind, TestSpec};
 
-use crate::dry_run::PlannedTest;
+/// A test and its times.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct PlannedTest {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: String,
+    /// Seconds of its window, where that is fixed.
+    pub window_s: Option<f64>,
+    /// Most seconds that it takes without its warm-up. None: the storage decides.
+    pub most_s: Option<f64>,
+    /// Most seconds of its warm-up; 0 of a test without.
+    pub warmup_limit_s: f64,
+}
 
 /// How long a test takes, in seconds without its warm-up.
 enum Length {

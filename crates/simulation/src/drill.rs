@@ -15,7 +15,7 @@ use campaign::drill::{
     ARBITER, ARBITER_NAME, ArbiterNode, DrillHosts, Entry, Happening, Node, Observed, Observer, PlannedDrill,
     ReadJournal, Routes, Said, Topology, conduct, create_copies, review, sample_rows,
 };
-use campaign::{CampaignError, CampaignOutcome};
+use campaign::{CampaignError, CampaignOutcome, database_path};
 use replication::HostId;
 use results::{Recorder, Verdict};
 use world::sim::{Simulation, StorageModel};
@@ -24,6 +24,8 @@ use world::{Duration, Time, World};
 use crate::{SimulationOutcome, VOLUME_BYTES, simulation_with};
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Where a test plants that pages rot, one does in each piece of this many bytes.
+const ROT_STEP_BYTES: u64 = 256 << 10;
 /// All volumes of the arbiter.
 const RECORD_DIR: &str = "/record";
 
@@ -37,6 +39,8 @@ pub struct DrillPlan {
     pub seed: u64,
     /// How long storage takes.
     pub storage: Box<dyn StorageModel>,
+    /// When, in seconds of the drill, pages of the active copies rot on their media; only tests plant that.
+    pub rot_at_s: Option<u64>,
 }
 
 /// How a drill came out.
@@ -51,9 +55,10 @@ pub struct Drilled {
 
 /// Carries out a drill. Rows go to `recorder` as they arise.
 pub fn drill(plan: DrillPlan, recorder: &mut dyn Recorder, line: &mut dyn FnMut(&str)) -> Drilled {
-    let DrillPlan { planned, begins_ms, seed, storage } = plan;
+    let DrillPlan { planned, begins_ms, seed, storage, rot_at_s } = plan;
     let simulation = simulation_with(seed, storage);
     let mut drilled = SimulatedHosts::new(&planned, &simulation, begins_ms, seed, line);
+    drilled.rot_at = rot_at_s.map(|at_s| Time { ns: at_s * 1_000_000_000 });
     let hosts: Vec<usize> = (0..planned.topology.hosts.len()).collect();
     let conducted = simulation.run_until(conduct(&planned, &hosts, &mut drilled, &Alone, recorder));
     let hosts: Vec<_> = std::mem::take(&mut drilled.hosts_said).into_iter().map(ReadJournal::whole).collect();
@@ -100,6 +105,8 @@ struct SimulatedHosts<'a> {
     observer: Observer,
     /// When the hosts are looked at next.
     second_ends: Option<Time>,
+    /// When pages rot, until they have.
+    rot_at: Option<Time>,
     /// What the hosts and the arbiter write down. In virtual time all have one clock.
     hosts_said: Vec<Vec<Entry>>,
     arbiter_said: Vec<Entry>,
@@ -147,6 +154,7 @@ impl<'a> SimulatedHosts<'a> {
             happened,
             observer,
             second_ends: None,
+            rot_at: None,
             hosts_said: vec![Vec::new(); hosts.len()],
             arbiter_said: Vec::new(),
         }
@@ -171,14 +179,27 @@ impl<'a> SimulatedHosts<'a> {
             let said = Said::Decided { database, event };
             self.arbiter_said.push(Entry { unix_ns: now_ns, error_ns: 0, said });
         }
+        let rots = self.rot_at.take_if(|at| self.clock.now() >= *at).is_some();
         for (host, node) in self.nodes.iter().enumerate() {
             let Some(node) = node else { continue };
             let sample = node.sample();
+            let active = sample.copies.iter().filter(|copy| rots && copy.active_in.is_some());
+            active.for_each(|copy| self.rot(host, copy.database));
             let rows = sample_rows(&sample, self.planned.ordinal, &self.topology().hosts[host].name, 0);
             let (copies, is_settled) = (sample.copies, node.is_settled(&self.planned.drill));
             let sampled = Happening::Sampled { host, at_ns: now_ns, copies, rows, is_settled };
             self.happened.borrow_mut().push_back(sampled);
         }
+    }
+
+    /// Bits flip on the medium of an active copy, every [`ROT_STEP_BYTES`].
+    fn rot(&self, host: usize, database: usize) {
+        let topology = self.topology();
+        let Some(place) = topology.place(database, host) else { return };
+        let path = database_path(&place.dir, &topology.databases[database].name);
+        let flip = |byte| self.simulation.rot(&topology.hosts[host].name, &path, byte, 3);
+        let mut pages = (ROT_STEP_BYTES..).step_by(ROT_STEP_BYTES as usize);
+        while pages.next().is_some_and(|page| flip(page + 100) && flip(page + 3_000)) {}
     }
 
     /// A host is cut off from all others, and from the arbiter.

@@ -179,7 +179,7 @@ impl Planned {
                 counted(topology.hosts.len() as u64, "host")
             ));
             let planned = PlannedDrill { topology, test, drill, ordinal, name };
-            let plan = DrillPlan { planned, begins_ms, seed, storage: storage.model };
+            let plan = DrillPlan { planned, begins_ms, seed, storage: storage.model, rot_at_s: None };
             played.add(crate::drill(plan, recorder, &mut |text| watcher.line(text)).simulated);
         }
         played

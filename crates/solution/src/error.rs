@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::Setting;
+use crate::setting::Setting;
 
 /// A mistake beside the first one of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

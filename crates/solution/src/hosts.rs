@@ -91,9 +91,14 @@ pub struct HostSpec {
 }
 
 impl HostSpec {
+    /// The database instances of its tests, as far as they are described.
+    pub fn instances(&self) -> impl Iterator<Item = &InstanceSpec> {
+        self.instances.iter().flatten()
+    }
+
     /// Bytes of the test databases on the host, or on one volume of it, as far as they are described.
     pub fn database_bytes(&self, volume: Option<&str>) -> u64 {
-        let databases = self.instances.iter().flatten().flat_map(|instance| &instance.databases);
+        let databases = self.instances().flat_map(|instance| &instance.databases);
         let here = databases.filter(|database| volume.is_none_or(|volume| database.volume == volume));
         here.map(|database| database.bytes).sum()
     }

@@ -31,6 +31,7 @@ mod names;
 mod qualification;
 pub mod ranges;
 mod read;
+mod setting;
 mod settings;
 mod source;
 mod storage;
@@ -53,7 +54,7 @@ pub use file::{
 pub use group::{ListedDatabase, MAX_DATABASES, MAX_MOUNTED, Placement};
 pub use hosts::{DatabaseSpec, HostSpec, InstanceSpec, MAX_MEMBERS, VolumeInfo};
 pub use read::read_toml;
-pub use settings::{Setting, VARIABLE_PREFIX};
+pub use setting::{Setting, VARIABLE_PREFIX};
 pub use storage::{Behind, FastTier, PoolSpec, TieringSpec, VolumeKind, gib_of_disks};
 
 use std::ops::Range;

@@ -12,81 +12,22 @@ use std::ops::Range;
 use toml_edit::{DocumentMut, Item, Key, Table, TableLike, Value};
 
 use crate::error::Mistake;
+use crate::setting::{Setting, VARIABLE_PREFIX};
 use crate::{locate, ranges};
 
-/// How the name of an environment variable begins that is a setting.
-pub const VARIABLE_PREFIX: &str = "PROOFLOAD_SET_";
-const OPTION: &str = "--set ";
 /// Paths that a help names at most.
 const PATHS_SHOWN: usize = 4;
 
-/// A value at a path, as it was given: `--set load.sessions=8`, or `PROOFLOAD_SET_LOAD__SESSIONS=8`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
-    /// All of it, for messages.
-    text: String,
-    /// Segments of its path with dots between.
-    path: String,
-    /// Where its value begins in `text`.
-    value_at: usize,
-}
-
 impl Setting {
-    /// A setting of the command line: `KEY=VALUE`, where the key is a path with dots.
-    ///
-    /// # Errors
-    /// It has no value.
-    pub fn of_argument(argument: &str) -> Result<Setting, String> {
-        match argument.split_once('=') {
-            Some((path, value)) if !path.trim().is_empty() => {
-                Ok(Setting::new(format!("{OPTION}{path}="), path.trim().to_owned(), value))
-            }
-            _ => Err("write KEY=VALUE, such as load.sessions=8".to_owned()),
-        }
-    }
-
-    /// A setting of an environment variable, if its name begins like one. The rest of the name is the path:
-    /// `__` stands for a dot, and capitals for small letters.
-    pub fn of_variable(name: &str, value: &str) -> Option<Setting> {
-        let rest = name.strip_prefix(VARIABLE_PREFIX)?;
-        Some(Setting::new(format!("{name}="), rest.replace("__", ".").to_lowercase(), value))
-    }
-
-    fn new(head: String, path: String, value: &str) -> Setting {
-        Setting { value_at: head.len(), text: head + value, path }
-    }
-
-    /// As it was given, with its name: what a message quotes.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// Path of the value that it sets.
-    pub fn path(&self) -> &str {
-        &self.path
-    }
-
-    /// The value as it was given.
-    pub fn value(&self) -> &str {
-        &self.text[self.value_at..]
-    }
-
-    /// What it was given by: `--set`, or the name of the variable.
-    pub fn source(&self) -> &str {
-        if self.text.starts_with(OPTION) { OPTION.trim() } else { &self.text[..self.value_at - 1] }
-    }
-
     fn wrong(&self, in_value: bool, message: impl Into<String>, help: Option<String>) -> Mistake {
-        let name_at = if self.text.starts_with(OPTION) { OPTION.len() } else { 0 };
-        let span =
-            if in_value { self.value_at..self.text.len() } else { name_at..self.value_at.saturating_sub(1) };
+        let span = if in_value { self.value_span() } else { self.name_span() };
         Mistake { message: message.into(), help, span, setting: Some(self.clone()) }
     }
 
     /// Help for a path that leads nowhere: the paths that end in the same key, those with all of its keys before
     /// others, and those in the file before others.
     fn did_you_mean(&self, text: &str) -> Option<String> {
-        let given: Vec<&str> = self.path.split('.').collect();
+        let given: Vec<&str> = self.path().split('.').collect();
         let key = given.last()?;
         let mut paths = Vec::new();
         if let Ok(document) = text.parse::<DocumentMut>() {
@@ -196,7 +137,7 @@ impl Edited {
 fn apply(text: &str, setting: &Setting) -> Result<Option<(String, Edit)>, Mistake> {
     let value = setting.parsed()?;
     let Ok(mut document) = text.parse::<DocumentMut>() else { return Ok(None) };
-    let keys = Key::parse(&setting.path).ok().filter(|keys| !keys.is_empty());
+    let keys = Key::parse(setting.path()).ok().filter(|keys| !keys.is_empty());
     let help = || Some("write the keys with dots between, such as load.sessions".to_owned());
     let keys = keys.ok_or_else(|| setting.wrong(false, "this is no path of a value", help()))?;
     let keys: Vec<&str> = keys.iter().map(Key::get).collect();

@@ -113,6 +113,7 @@ pub(crate) fn tests(
 ) -> Vec<AnywhereTest> {
     let campaign = if file.test.is_empty() { published_programme() } else { file.test.clone() };
     refuse_late_restores(&campaign, mistakes);
+    let load = file.load.clone().unwrap_or_default();
     let mut specs = Vec::with_capacity(campaign.len());
     for (index, test) in campaign.iter().enumerate() {
         let path = format!("test[{index}]");
@@ -125,6 +126,7 @@ pub(crate) fn tests(
             mistakes.add(Wrong::new(format!("{path}.kind"), message).help("move it to the end"));
         }
         let spec = spec(file, generation, test);
+        mistakes.keep(enough_batches(&load, &spec));
         let drill = drill(file, test, &path, spec.duration_s, named, copies, mistakes);
         specs.push(AnywhereTest { spec: TestSpec { drill, ..spec }, backup_volume });
     }
@@ -155,6 +157,32 @@ fn spec(file: &SolutionFile, generation: Generation, test: &Test) -> TestSpec {
         published,
         drill: None,
     }
+}
+
+/// Batches that a window must hold before its rate says something about the storage.
+const LEAST_BATCHES: f64 = 10.0;
+/// I/O of a batch of the published runs (`docs/lab/fidelity.md`).
+const BATCH_IO: f64 = 41.0;
+
+/// A paced load whose window holds a batch or two misses or reaches its target by chance.
+fn enough_batches(load: &Load, test: &TestSpec) -> Checked<()> {
+    let is_load = matches!(test.kind, TestKind::Performance | TestKind::Stress);
+    let is_paced = load.sessions.is_none() && load.batches_per_s.is_none();
+    let Some(paced) = load.target_iops.filter(|iops| is_load && is_paced && *iops > 0.0) else {
+        return Ok(());
+    };
+    let batches = paced * test.duration_s / BATCH_IO;
+    if batches >= LEAST_BATCHES {
+        return Ok(());
+    }
+    let message = format!(
+        "a window of {} s is too short for a target of {paced} I/O per second: it holds {} of the {LEAST_BATCHES} batches needed, and a batch is about {BATCH_IO} I/O",
+        test.duration_s,
+        batches.floor()
+    );
+    let needed = (LEAST_BATCHES * BATCH_IO / paced).ceil();
+    let wrong = Wrong::new("load.target_iops", message);
+    Err(wrong.help(format!("lengthen the window to {needed} s, or raise target_iops")))
 }
 
 /// A volume for backups is there, with a folder, on every host under test.

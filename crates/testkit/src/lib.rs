@@ -5,6 +5,7 @@
 //! Only what lies beside the project and is no part of it may be missing even there.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
+pub mod claims;
 mod fuzz;
 pub mod rows;
 pub mod solutions;

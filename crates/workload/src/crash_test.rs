@@ -24,9 +24,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use btree::{Pager, update};
+use edb::page::PageRef;
 use engine::{
-    Counters, DatabaseConfig, Durability, Instance, InstanceConfig, PageFindings, Progress, RecoveryReport,
-    Redo, StopSignal, StreamConfig, Transaction, check_database,
+    Counters, DatabaseConfig, Durability, Instance, InstanceConfig, MadeOf, PageFindings, Progress,
+    RecoveryReport, Redo, StopSignal, StreamConfig, Transaction, check_database,
 };
 use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
@@ -150,7 +151,10 @@ pub struct Findings {
 impl Findings {
     /// Whether storage has kept its word.
     pub fn is_kept(&self) -> bool {
-        self.lost.is_empty() && self.pages.is_clean()
+        self.lost.is_empty()
+            && self.pages.is_clean()
+            && self.recovery.segments_unexplained == 0
+            && self.recovery.flush_maps_refused.is_empty()
     }
 }
 
@@ -442,8 +446,10 @@ pub async fn verify(world: &World, folder: &str, notes: &ListenerNotes) -> Resul
     let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
     let stream = StreamConfig { read_bytes: 256 << 10, depth: 8 };
     let (path, template) = (place.database(), &*place.template);
+    let is_sound = |pgno, page: PageRef<'_>| template.is_as_written(pgno, page);
+    let made_of = MadeOf::from(template).written(&is_sound);
     let checked =
-        check_database(world, &path, PAGE_BYTES as usize, template, stream, &counters, &progress, &stop)
+        check_database(world, &path, PAGE_BYTES as usize, made_of, stream, &counters, &progress, &stop)
             .await?;
     let acknowledged = notes.sessions.values().sum();
     Ok(Findings { acknowledged, lost, beyond, recovery, pages: checked.findings })

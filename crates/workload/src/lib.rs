@@ -11,5 +11,4 @@ pub mod schema;
 pub mod session;
 pub mod shard;
 pub mod template;
-mod varint;
 pub mod verify;

@@ -1,18 +1,20 @@
 //! Checks a database file page by page, with what is known of databases that Proofload made; corrects
 //! single-bit errors.
 //!
-//! Beside what a page says of itself ([`edb::verify`]) the space trees tell which pages are in use, and what
-//! the database was made with tells which pages were written and what their entries hold.
+//! Beside what a page says of itself ([`edb::verify`]) the trees tell which pages are in use, and what the
+//! database was made with tells which pages were written and what their entries hold.
 //!
 //! Invariant: the file is only read.
 //!
-//! Limits: an older version of a page in its place is not seen.
+//! Limits: without a flush map an older version of a page in its place is not seen.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Seek, SeekFrom, Write};
 
-use btree::{FilePages, PagesInUse, Stop};
+use btree::{FilePages, PageView, PagesInUse, Stop, ZeroPages, describe_zero_pages};
 use edb::checksum;
-use edb::header::{Copy, DatabaseHeader, HeaderDamage, State};
+use edb::flush_map::ClosedMap;
+use edb::header::{Copy, DatabaseHeader, HeaderDamage, OtherFile, State};
 use edb::page::PageRef;
 use edb::verify::{Counts, CutOff, EndSearch, Finding, check_last_page, check_page, last_page, page_offset};
 use world::TemplatePages;
@@ -33,6 +35,9 @@ pub enum VerifyError {
     /// Neither header can be read.
     #[error("header and shadow are both damaged: {0}")]
     NoDatabase(HeaderDamage),
+    /// The file is another file of ESE.
+    #[error("this is {0}")]
+    OtherFile(OtherFile),
     /// The copy cannot be written.
     #[error(transparent)]
     Copy(std::io::Error),
@@ -44,10 +49,10 @@ pub struct Opened {
     file_bytes: u64,
     has_shadow: bool,
     known: Known,
-    /// Which of the two headers is damaged, in words; the other one is good.
-    pub damaged_header: Option<&'static str>,
-    /// Why the space trees do not say which pages are in use.
-    pub untold: Option<String>,
+    /// Which of the two headers is wrong, in words; the other one is good.
+    pub damaged_header: Option<String>,
+    /// Why the trees do not say of every page whether it is in use.
+    pub untold: Vec<String>,
 }
 
 /// What was found in a file.
@@ -58,32 +63,49 @@ pub struct Verified {
     pub cut_off: Option<CutOff>,
     /// Bytes behind the last whole page.
     pub tail_bytes: u64,
+    /// What is wrong with the flush map.
+    pub damaged_map: Option<String>,
+    /// What else there is to say of the pages.
+    pub notes: Vec<String>,
     /// What no check of the file alone can see.
     pub unseen: &'static str,
 }
 
 impl Opened {
-    /// Reads header and shadow of a file of `file_bytes` bytes, and what its trees tell.
+    /// Reads header and shadow of a file of `file_bytes` bytes, and what its trees tell. `flush_map`: the bytes of its
+    /// flush map, if there is one.
     ///
     /// # Errors
     /// It cannot be read, or is no database.
-    pub fn new(file: &mut (impl Read + Seek), file_bytes: u64) -> Result<Opened, VerifyError> {
+    pub fn new(
+        file: &mut (impl Read + Seek),
+        file_bytes: u64,
+        flush_map: Option<&[u8]>,
+    ) -> Result<Opened, VerifyError> {
         let mut start = vec![0; (2 * PAGE_BYTES_MAX).min(file_bytes as usize)];
         file.seek(SeekFrom::Start(0)).and_then(|_| file.read_exact(&mut start)).map_err(VerifyError::Read)?;
-        let (header, from) = DatabaseHeader::read(&start).map_err(VerifyError::NoDatabase)?;
+        let damaged = |damage| match OtherFile::of(&start) {
+            Some(other) => VerifyError::OtherFile(other),
+            None => VerifyError::NoDatabase(damage),
+        };
+        let (header, from) = DatabaseHeader::read(&start).map_err(damaged)?;
         let page_bytes = header.page_bytes();
-        let (first, second) = (&start[..page_bytes], start.get(page_bytes..2 * page_bytes));
-        let lacks_shadow =
-            || second.is_none_or(|shadow| DatabaseHeader::parse(shadow).is_err() && first != shadow);
+        let second = start.get(page_bytes..2 * page_bytes);
         let damaged_header = match from {
-            Copy::Shadow { .. } => Some("header: damaged; the shadow is good"),
-            _ if lacks_shadow() => Some("shadow header: damaged; the header is good"),
-            _ => None,
+            Copy::Shadow { .. } => Some("header: damaged; the shadow is good".to_owned()),
+            Copy::Header => header
+                .check_shadow(second.unwrap_or_default())
+                .err()
+                .map(|damage| format!("shadow header: {damage}")),
         };
         let has_shadow = second.is_some();
         let is_closed = header.state() == State::Clean;
         let mut known = Known::of(file, file_bytes, page_bytes, is_closed).map_err(VerifyError::Read)?;
-        let untold = known.untold.take();
+        // The maps of other programs are of another layout.
+        if is_closed && known.template.is_some() {
+            known.flush_map = Some(ClosedMap::new(flush_map, &header));
+        }
+        let untold = std::mem::take(&mut known.untold);
         Ok(Opened { header, file_bytes, has_shadow, known, damaged_header, untold })
     }
 
@@ -101,16 +123,28 @@ impl Opened {
         &mut self,
         file: &mut (impl Read + Seek),
         mut copy: Option<&mut dyn Write>,
-        found: impl FnMut(u32, Finding) -> Result<(), E>,
+        mut found: impl FnMut(u32, Finding) -> Result<(), E>,
     ) -> Result<Verified, E> {
         let (file_bytes, page_bytes) = (self.file_bytes, self.header.page_bytes());
         if let Some(copy) = &mut copy {
             write_headers(copy, &mut self.header, self.has_shadow).map_err(VerifyError::Copy)?;
         }
-        let counts = check_pages(file, file_bytes, page_bytes, &self.known, copy, found)?;
+        let (mut counts, zero) = check_pages(file, file_bytes, page_bytes, &self.known, copy, &mut found)?;
+        let zero = self.known.judge_zero(file, file_bytes, page_bytes, zero).map_err(VerifyError::Read)?;
+        for pgno in zero.lost {
+            counts.uninitialised -= 1;
+            counts.bad += 1;
+            found(pgno, Finding::Lost)?;
+        }
+        let unjudged = if self.known.is_unknown { counts.uninitialised } else { zero.unjudged };
+        let mut notes = describe_zero_pages(zero.leaked, unjudged);
+        let map = self.known.flush_map.as_ref();
+        let damaged_map = map.and_then(|map| map.damage.clone());
+        let of_map = damaged_map.iter().map(String::as_str).chain(map.and_then(|map| map.unseen));
+        notes.extend(of_map.map(str::to_owned));
         let cut_off = cut_off_page(file, file_bytes, page_bytes).map_err(VerifyError::Read)?;
         let (tail_bytes, unseen) = (file_bytes % page_bytes as u64, self.known.unseen());
-        Ok(Verified { counts, cut_off, tail_bytes, unseen })
+        Ok(Verified { counts, cut_off, tail_bytes, damaged_map, notes, unseen })
     }
 }
 
@@ -121,6 +155,7 @@ impl Verified {
             && self.counts.correctable == 0
             && self.cut_off.is_none()
             && self.tail_bytes == 0
+            && self.damaged_map.is_none()
     }
 }
 
@@ -137,10 +172,14 @@ struct Known {
     template: Option<TemplateDatabase>,
     /// The pages that its trees use.
     used: Option<PagesInUse>,
-    /// A page that is zero, though the space trees cannot do without it.
-    lost: Option<u32>,
-    /// Why the space trees do not say which pages are in use.
-    untold: Option<String>,
+    /// Zero pages that catalog and space trees cannot do without.
+    lost: BTreeSet<u32>,
+    /// The versions that the pages have, if Proofload made the database and it was closed.
+    flush_map: Option<ClosedMap>,
+    /// Why the trees do not say of every page whether it is in use.
+    untold: Vec<String>,
+    /// The catalog is damaged, so no tree is known.
+    is_unknown: bool,
 }
 
 impl Known {
@@ -160,39 +199,67 @@ impl Known {
         let mut pages = FilePages::new(page_bytes);
         loop {
             let pgno = match PagesInUse::read(&pages) {
-                Err(Stop::Missing(pgno)) if (1..=last).contains(&pgno) => pgno,
-                // That the file ends too early is said elsewhere.
-                Err(Stop::Missing(_)) => break,
+                Err(Stop::Missing(pgno)) => pgno,
                 Err(stop) => {
-                    known.untold = Some(stop.to_string());
+                    known.is_unknown = true;
+                    known.untold.push(untold(stop));
                     break;
                 }
                 Ok(used) => {
+                    let hidden = used.iter().flat_map(PagesInUse::hidden_by);
+                    known.untold =
+                        hidden.map(|(pgno, reason)| untold(format!("page {pgno}: {reason}"))).collect();
                     known.used = used;
                     break;
                 }
             };
-            let page = read_page(file, pgno, page_bytes)?;
-            match check_page(&page, pgno) {
-                Finding::Good { .. } => pages.add(pgno, &page),
-                finding => {
-                    // Any other damage is named with that of the other pages.
-                    known.lost = (finding == Finding::Uninitialised).then_some(pgno);
-                    break;
+            // That the file ends too early is said elsewhere, and so is the damage of a page alone.
+            let page = (1..=last).contains(&pgno).then(|| read_page(file, pgno, page_bytes)).transpose()?;
+            match page.map(|page| (check_page(&page, pgno), page)) {
+                Some((Finding::Good { .. }, page)) => pages.add(pgno, &page),
+                found => {
+                    pages.add_damaged(pgno);
+                    if found.is_some_and(|(finding, _)| finding == Finding::Uninitialised) {
+                        known.lost.insert(pgno);
+                    }
                 }
             }
         }
         Ok(known)
     }
 
+    /// What became of zero pages that the space trees do not call available.
+    fn judge_zero(
+        &self,
+        file: &mut (impl Read + Seek),
+        file_bytes: u64,
+        page_bytes: usize,
+        zero: Vec<u32>,
+    ) -> std::io::Result<ZeroPages> {
+        let Some(used) = self.used.as_ref() else { return Ok(ZeroPages::default()) };
+        let mut search = used.search_references(zero);
+        while let Some(pgno) = search.next_page() {
+            let page = (pgno <= last_page(file_bytes, page_bytes))
+                .then(|| read_page(file, pgno, page_bytes))
+                .transpose()?
+                .filter(|page| matches!(check_page(page, pgno), Finding::Good { .. }));
+            search.look(page.as_deref().map(PageView::of_bytes));
+        }
+        Ok(search.end())
+    }
+
     /// What a page is, given what was found on it alone; puts a single flipped bit right.
     fn judge(&self, found: Finding, page: &mut [u8], pgno: u32) -> Finding {
         let is_sound = |page: &[u8]| {
-            self.template.as_ref().is_none_or(|template| template.has_sound_payloads(PageRef::new(page)))
+            self.template.as_ref().is_none_or(|template| template.is_as_written(pgno, PageRef::new(page)))
         };
         match found {
             Finding::Uninitialised if self.was_written(pgno) => Finding::Lost,
+            Finding::Good { dbtime } if self.is_stale(pgno, dbtime) => Finding::Stale,
             Finding::Good { .. } if !is_sound(page) => Finding::Foreign,
+            Finding::Good { .. } if self.template.is_none() => {
+                PageRef::new(page).check_order().map_or_else(Finding::Damaged, |()| found)
+            }
             Finding::Correctable { .. } => {
                 let mut corrected = page.to_vec();
                 checksum::correct(&mut corrected, pgno);
@@ -206,23 +273,37 @@ impl Known {
         }
     }
 
+    fn is_stale(&self, pgno: u32, dbtime: u64) -> bool {
+        self.flush_map.as_ref().is_some_and(|map| map.contradicts(pgno, dbtime))
+    }
+
     /// What no check of the file alone can see.
     fn unseen(&self) -> &'static str {
         match self.template {
-            Some(_) => "not seen: an older version of a page in its place",
+            Some(_) if self.flush_map.as_ref().is_some_and(|map| map.unseen.is_none()) => {
+                "not seen: exchanged sectors of a changed page in bytes that hold no entry"
+            }
+            Some(_) => {
+                "not seen: an older version of a page in its place, and exchanged sectors of a changed page in bytes \
+                 that hold no entry"
+            }
             None => {
-                "not seen: an older version of a page in its place, and sectors of a page that changed places with equal \
-                 parities"
+                "not seen: an older version of a page in its place, and exchanged sectors of a page that have equal \
+                 parities and leave its keys in order"
             }
         }
     }
 
     /// Whether the page cannot be zero.
     fn was_written(&self, pgno: u32) -> bool {
-        self.lost == Some(pgno)
-            || self.used.as_ref().is_some_and(|used| used.contains(pgno))
+        self.lost.contains(&pgno)
+            || self.flush_map.as_ref().is_some_and(|map| map.was_written(pgno))
             || self.template.as_ref().is_some_and(|template| has_contents(template, pgno))
     }
+}
+
+fn untold(reason: impl std::fmt::Display) -> String {
+    format!("the trees do not tell of every page whether it is in use: {reason}")
 }
 
 /// What the database was made with, if Proofload made it and the page that tells is as it was.
@@ -240,7 +321,7 @@ fn template_of(
     Ok(if is_good { TemplateDatabase::of_shape_page(&page).ok() } else { None })
 }
 
-/// Checks every page behind the headers.
+/// Checks every page behind the headers; gives the zero pages that were lost unless they are leaked.
 fn check_pages<E: From<VerifyError>>(
     file: &mut (impl Read + Seek),
     file_bytes: u64,
@@ -248,8 +329,8 @@ fn check_pages<E: From<VerifyError>>(
     known: &Known,
     mut copy: Option<&mut dyn Write>,
     mut found: impl FnMut(u32, Finding) -> Result<(), E>,
-) -> Result<Counts, E> {
-    let mut counts = Counts::default();
+) -> Result<(Counts, Vec<u32>), E> {
+    let (mut counts, mut zero) = (Counts::default(), Vec::new());
     let last = last_page(file_bytes, page_bytes);
     file.seek(SeekFrom::Start(page_offset(1, page_bytes))).map_err(VerifyError::Read)?;
     let mut piece = vec![0; READ_BYTES];
@@ -262,6 +343,11 @@ fn check_pages<E: From<VerifyError>>(
             let alone = if pgno == last { check_last_page(page, pgno) } else { check_page(page, pgno) };
             let finding = known.judge(alone, page, pgno);
             counts.add(finding);
+            if finding == Finding::Uninitialised
+                && known.used.as_ref().is_some_and(|used| used.contains(pgno))
+            {
+                zero.push(pgno);
+            }
             found(pgno, finding)?;
             if let Some(copy) = &mut copy {
                 copy.write_all(page).map_err(VerifyError::Copy)?;
@@ -269,7 +355,7 @@ fn check_pages<E: From<VerifyError>>(
             pgno += 1;
         }
     }
-    Ok(counts)
+    Ok((counts, zero))
 }
 
 /// Whether a new database has anything but zeros on this page: it never has again.

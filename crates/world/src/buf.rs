@@ -14,10 +14,8 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
+use crate::SECTOR_BYTES;
 use crate::memory::{Aligned, STRETCH_BYTES_MAX};
-
-/// Unit of unbuffered I/O: offsets, lengths and memory addresses are multiples of it.
-pub const SECTOR_BYTES: usize = 4096;
 
 /// The buffers of one operation: consecutive on disk, in order.
 pub type Bufs = SmallVec<[PageBuf; 1]>;

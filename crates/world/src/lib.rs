@@ -34,12 +34,15 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 
-pub use buf::{Bufs, CodecMaker, Encoding, PageBuf, PageCodec, SECTOR_BYTES, TemplatePages};
+pub use buf::{Bufs, CodecMaker, Encoding, PageBuf, PageCodec, TemplatePages};
 pub use error::{Error, ErrorKind, Result};
 pub use fixed_hash::{FixedHashMap, FixedHashSet};
 pub use memory::STRETCH_BYTES_MAX;
 pub use task::Task;
 pub use time::{Duration, LAPSE_MIN, Lapse, LapseKind, Time, WallClock};
+
+/// Unit of unbuffered I/O: offsets, lengths and memory addresses are multiples of it.
+pub const SECTOR_BYTES: usize = 4096;
 
 /// A boxed future of this thread. One allocation per operation: about 1 % of the CPU cost of an I/O.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -92,14 +95,22 @@ pub struct HostUsage {
     pub host_cpu_busy: Duration,
     /// Processor time that the host has had, used or not.
     pub host_cpu_total: Duration,
+    /// Processor time that other guests of the machine took from it.
+    pub host_cpu_stolen: Duration,
+    /// Time in which some task of the host waited for a processor; `None` where the kernel does not measure it.
+    pub host_cpu_pressure: Option<Duration>,
+    /// Time by which this program woke later than it asked to.
+    pub program_late: Duration,
     /// Memory that could be given to programs now.
     pub memory_available_bytes: u64,
 }
 
 /// What a world implementation provides. Engine code uses [`World`], never this.
 pub trait Host {
-    /// Monotonic time since the host started.
+    /// Monotonic time since the host started. It stands still while the host is suspended.
     fn now(&self) -> Time;
+    /// Time since the host started, with the time in which it was suspended.
+    fn boot_time(&self) -> Time;
     /// The host's calendar clock (UTC); may jump, is never used to order anything.
     fn wall_clock(&self) -> WallClock;
     /// Completes at the first instant not before `at`.
@@ -244,9 +255,14 @@ impl World {
         &self.0
     }
 
-    /// Monotonic time since the host started.
+    /// Monotonic time since the host started. It stands still while the host is suspended.
     pub fn now(&self) -> Time {
         self.0.now()
+    }
+
+    /// Time since the host started, with the time in which it was suspended: the clock of what other hosts count, too.
+    pub fn boot_time(&self) -> Time {
+        self.0.boot_time()
     }
 
     /// The calendar clock (UTC).

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use rustix::mm::{Advice, madvise};
 
-use crate::buf::SECTOR_BYTES;
+use crate::SECTOR_BYTES;
 use crate::fixed_hash::FixedHashMap;
 use crate::stock::Stock;
 
@@ -137,9 +137,9 @@ impl Drop for Pool {
     }
 }
 
-/// Slabs made ready by a thread of their own.
-pub(crate) fn slab_stock() -> Stock {
-    Stock::new(Aligned::slab, Aligned::free_slab)
+/// Slabs made ready by a thread of their own, which runs `begin` first.
+pub(crate) fn slab_stock(begin: impl Fn() + Send + Sync + 'static) -> Stock {
+    Stock::new(Aligned::slab, Aligned::free_slab, begin)
 }
 
 /// The buffers of this thread come from that stock from now on.

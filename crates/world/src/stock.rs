@@ -25,6 +25,7 @@ pub(crate) struct Stock {
 struct Shared {
     make: fn() -> NonNull<u8>,
     give_back: fn(NonNull<u8>),
+    begin: Box<dyn Fn() + Send + Sync>,
     shelf: Mutex<Shelf>,
     wanted: Condvar,
 }
@@ -43,9 +44,14 @@ struct Piece(NonNull<u8>);
 unsafe impl Send for Piece {}
 
 impl Stock {
-    /// A stock of what `make` makes.
-    pub(crate) fn new(make: fn() -> NonNull<u8>, give_back: fn(NonNull<u8>)) -> Stock {
-        let shared = Shared { make, give_back, shelf: Mutex::default(), wanted: Condvar::new() };
+    /// A stock of what `make` makes; its thread runs `begin` first.
+    pub(crate) fn new(
+        make: fn() -> NonNull<u8>,
+        give_back: fn(NonNull<u8>),
+        begin: impl Fn() + Send + Sync + 'static,
+    ) -> Stock {
+        let begin = Box::new(begin);
+        let shared = Shared { make, give_back, begin, shelf: Mutex::default(), wanted: Condvar::new() };
         Stock { shared: Arc::new(shared), thread: Mutex::default() }
     }
 
@@ -74,6 +80,7 @@ impl Shared {
     }
 
     fn fill(&self) {
+        (self.begin)();
         let mut shelf = self.shelf();
         while !shelf.ended {
             if shelf.ready.len() >= shelf.goal {

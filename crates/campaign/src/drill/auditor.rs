@@ -8,6 +8,7 @@ use results::figures::{counted, number};
 use results::{Comparison, IoTotals, Origin, Outcome, Verdict};
 use solution::{DrillEventKind, DrillSpec, Failure};
 
+use super::dismounted::stays_dismounted;
 use super::drain::Compared;
 use super::node::{CopySample, Observed};
 use super::topology::{CopyPlace, DrillDatabase, Topology};
@@ -65,6 +66,8 @@ pub struct Summary {
     pub reseeded: u32,
     /// Messages of other copies that a copy on a host refused because they were no truth, by what was wrong.
     pub refused: BTreeMap<(usize, Event), u64>,
+    /// Damaged pages of active copies that other copies gave.
+    pub repaired: u64,
     /// Pages that were compared, of how many that changed, and how many of them differed.
     pub compared: (u64, u64, u64),
     /// Copies that could not be compared, and should have been.
@@ -293,6 +296,7 @@ impl Auditor {
                 match event {
                     Event::Diverged { .. } => summary.diverged += 1,
                     Event::SeedingBegun { .. } => summary.reseeded += 1,
+                    Event::PageRepaired { .. } => summary.repaired += 1,
                     Event::ForeignPieceRefused { .. }
                     | Event::LogRefused { .. }
                     | Event::SecondActiveRefused { .. }
@@ -304,7 +308,10 @@ impl Auditor {
                             continue;
                         }
                     }
-                    Event::SteppedDown { .. } | Event::PartnerChosen { .. } | Event::Seeded => {}
+                    Event::SteppedDown { .. }
+                    | Event::PartnerChosen { .. }
+                    | Event::Seeded
+                    | Event::PageDamaged { .. } => {}
                     _ => continue,
                 }
                 self.notes.push((host, format!("{}: {}", database.name, in_words(&event, &self.topology))));
@@ -335,7 +342,8 @@ impl Auditor {
             }
             ArbiterEvent::Dismounted { why } => {
                 let host = summary.active_on.unwrap_or(self.topology.databases[database].places[0].host);
-                self.notes.push((host, format!("{name} stays dismounted: {why}")));
+                let spec = &self.topology.databases[database].spec;
+                self.notes.push((host, stays_dismounted(name, spec, why)));
             }
             _ => {}
         }
@@ -421,14 +429,16 @@ impl Bench {
         ]
     }
 
-    fn copies(&self, summary: &Summary) -> [Verdict; 5] {
+    fn copies(&self, summary: &Summary) -> [Verdict; 6] {
         let refused = summary.refused.values().sum::<u64>() as f64;
         let what = "messages that a copy refused because another host said what cannot be";
+        let given = "damaged pages of active copies that another copy replaced";
         [
             self.none("drill_two_active", "batch acknowledged by two active copies", summary.late),
             self.none("drill_copies_equal", "page on which copies differ", summary.compared.2),
             self.none("drill_copies_compared", "copy that could not be compared", summary.unread.into()),
             self.stated("drill_refused_messages", what, Some(refused), "messages"),
+            self.stated("drill_repaired_pages", given, Some(summary.repaired as f64), "pages"),
             self.none("drill_errors", "error of users or copies", summary.failures.len() as u64),
         ]
     }
@@ -523,12 +533,18 @@ fn differing(places: &BTreeSet<u32>, copies: &[&BTreeMap<u32, u32>]) -> u64 {
 
 fn in_words(event: &Event, topology: &Topology) -> String {
     let name = |host: &HostId| topology.hosts.get(usize::from(host.0)).map_or("", |host| host.name.as_str());
+    // Copies name a page by its place in the file, behind the header and its shadow.
+    let pgno = |place: u32| place.saturating_sub(1);
     match event {
         Event::Diverged { fork, discarded_to } => {
             format!("log from {fork} to {discarded_to} exists on no other copy, and is discarded")
         }
         Event::SeedingBegun { why } => format!("this copy is made anew ({why:?})"),
         Event::Seeded => "this copy is seeded".to_owned(),
+        Event::PageDamaged { page } => {
+            format!("page {} failed its check; other copies are asked for it", pgno(*page))
+        }
+        Event::PageRepaired { page } => format!("page {} was replaced by that of another copy", pgno(*page)),
         Event::SteppedDown { why, .. } => format!("this copy is not active any more ({why:?})"),
         Event::PartnerChosen { partner } => format!("commits wait for the copy on {}", name(partner)),
         Event::ForeignPieceRefused { from } => {

@@ -110,7 +110,16 @@ mod tests {
         let world = simulation.host("h1");
         simulation.volume("h1", "/v", 1 << 30);
         let place = topology.place(0, 0).expect("it has a copy there");
-        let of_copy = ["DB1.edb", "E00.log", "E00tmp.log", "E000000001A.log", "E00res00001.jrs", "E00.chk"];
+        let of_copy = [
+            "DB1.edb",
+            "DB1.jfm",
+            "DB1.jfm.new",
+            "E00.log",
+            "E00tmp.log",
+            "E000000001A.log",
+            "E00res00001.jrs",
+            "E00.chk",
+        ];
         let of_others = ["thesis.edb", "E00.log.old", "E00000012.log", "DB1.edb.gz", "notes"];
         let left = simulation.run_until(async {
             make_folders(&world, &place.dir).await.expect("there is room");

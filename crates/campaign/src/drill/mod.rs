@@ -17,6 +17,7 @@ mod arbiter;
 mod auditor;
 mod conductor;
 mod create;
+mod dismounted;
 mod drain;
 #[cfg(test)]
 mod fixture;
@@ -29,6 +30,7 @@ mod topology;
 pub use arbiter::ArbiterNode;
 pub use conductor::{DrillHosts, Happening, conduct};
 pub use create::{create_copies, create_first_copies};
+pub use dismounted::stays_dismounted;
 pub use drain::Compared;
 pub use journal::{Entry, JournalEnd, JournalFault, JournalHead, ReadJournal, Said, read as read_journal};
 pub use node::{CopySample, Node, NodeSample, Observed, Observer, Routes};

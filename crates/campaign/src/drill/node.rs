@@ -16,7 +16,7 @@ use replica::{Guard, Links, Network, Replica, ReplicaConfig};
 use replication::{
     Boot, DatabaseId, Epoch, Event, FromArbiter, Health, HostId, PeerMessage, Report, ToArbiter,
 };
-use results::{IoClass, IoCounters, IoStats, IoTotals};
+use results::{IoClass, IoCounters, IoStats, IoTotals, Waiting};
 use serde::{Deserialize, Serialize};
 use workload::schema::FOLDERS;
 use workload::session::{Mailboxes, SessionError};
@@ -112,6 +112,8 @@ pub struct NodeSample {
     pub copies: Vec<CopySample>,
     /// I/O on the files of all copies.
     pub io: IoCounters,
+    /// I/O on them that has begun and not completed.
+    pub waiting: Waiting,
     /// Batches, by the time that each took.
     pub batches: IoStats,
 }
@@ -239,7 +241,7 @@ impl Node {
         let inner = &self.0;
         let (mut io_sum, mut batch_sum) = inner.measured.get();
         let (mut all, mut done) = (IoCounters::default(), IoStats::default());
-        let mut copies = Vec::new();
+        let (mut copies, mut waiting, now) = (Vec::new(), Waiting::default(), inner.world.now());
         for (&database, copy) in inner.copies.borrow().iter() {
             let status = copy.replica.status();
             let mut io = copy.counters.take().io;
@@ -250,6 +252,8 @@ impl Node {
                 batch_sum += batches.service.totals.count;
             }
             io.merge(&copy.log_counters.take().io);
+            waiting.merge(&copy.counters.waiting(now));
+            waiting.merge(&copy.log_counters.waiting(now));
             copies.push(CopySample {
                 database,
                 active_in: status.active_in,
@@ -265,7 +269,7 @@ impl Node {
         }
         inner.measured.set((io_sum, batch_sum));
         inner.keep_pace();
-        NodeSample { copies, io: all, batches: done }
+        NodeSample { copies, io: all, waiting, batches: done }
     }
 
     /// What the arbiter says to the copy of a database, where it is not one of those who listen.

@@ -3,6 +3,7 @@
 use super::node::NodeSample;
 use super::topology::{PlannedDrill, Topology};
 use crate::host::database_path;
+use results::judge::held_up;
 use results::{Database, Instance, IoClass, Measure, Origin, Parameter, Row, Sample, Test, Volume};
 
 /// The drill as it begins, `begins_ms` into the run.
@@ -71,8 +72,10 @@ pub(super) fn copy_rows(topology: &Topology, host: usize) -> Vec<Row> {
 pub fn sample_rows(sample: &NodeSample, ordinal: u32, host: &str, t_ms: u64) -> Vec<Sample> {
     let io = IoClass::ALL.map(|class| (Measure::Io(class), sample.io.class(class)));
     let counted = io.into_iter().chain([(Measure::Batch, &sample.batches)]);
+    let counted =
+        counted.map(|(measure, stats)| (measure, stats.totals)).filter(|(_, totals)| totals.count > 0);
     counted
-        .filter(|(_, stats)| stats.totals.count > 0)
-        .map(|(measure, stats)| Sample::new(ordinal, Origin::host(host), measure, t_ms, 1000, stats.totals))
+        .chain(held_up(|class| sample.io.class(class).totals, &sample.waiting))
+        .map(|(measure, totals)| Sample::new(ordinal, Origin::host(host), measure, t_ms, 1000, totals))
         .collect()
 }

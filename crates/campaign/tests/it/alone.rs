@@ -10,6 +10,7 @@ use crate::small_campaign::{
 use campaign::barrier::{Alone, Barrier};
 use campaign::progress::{Progress, Watcher};
 use campaign::{CampaignError, database_path};
+use edb::page::{PageMut, PageRef};
 use results::{Outcome, Row};
 use smallvec::smallvec;
 use solution::{LoadMode, TestKind, TestSpec};
@@ -142,6 +143,48 @@ fn checksum_and_backup_miss_every_page_that_a_load_appended_and_the_disk_lost() 
             .map(|row| if let Row::Checksum(checksum) = row { checksum.read.bad_pages } else { 0 })
             .sum();
         assert_eq!(bad, lost.len() as u64, "{kind:?}: {:?}", failures(&outcome));
+    }
+}
+
+/// Takes nine pages out of the largest available extent of a database: it owns them, and nothing refers to them.
+/// Returns their places in the file.
+fn leak_pages(simulation: &Simulation, path: &str) -> BTreeSet<u64> {
+    const AVAILABLE: u32 = 3;
+    let world = simulation.host("a");
+    let page_bytes = deployment().instances[0].page_bytes as usize;
+    simulation.run_until(async {
+        let file = world.open(path, OpenMode::ReadWrite).await.expect("it is there");
+        let offset = edb::verify::page_offset(AVAILABLE, page_bytes);
+        let (read, mut bufs) = file.read_at(offset, smallvec![PageBuf::empty(page_bytes)]).await;
+        read.expect("it is readable");
+        let size = |data: &[u8]| u32::from_le_bytes(data.try_into().expect("an extent"));
+        let last = |key: &[u8]| u32::from_be_bytes(key.try_into().expect("an extent"));
+        let nodes = PageRef::new(bufs[0].as_slice()).nodes();
+        let extents: Vec<_> = nodes.map(|node| (size(node.data), last(&node.key()))).collect();
+        let (slot, (largest, last)) =
+            (0..).zip(extents).max_by_key(|(_, extent)| *extent).expect("free space");
+        let mut page = PageMut::new(bufs[0].as_mut_slice());
+        page.replace_data(slot, &(largest - 9).to_le_bytes()).expect("it is as long");
+        page.finish(AVAILABLE);
+        file.write_at(offset, bufs).await.0.expect("writable");
+        file.sync().await.expect("it can be synced");
+        let first = u64::from(last - largest + 1);
+        (first + 1..first + 10).collect()
+    })
+}
+
+#[test]
+fn leaked_pages_are_a_note_of_checksum_backup_and_restore() {
+    let simulation = initialised(25);
+    let leaked = leak_pages(&simulation, &first_database());
+    // A page that was never written is known to be the template's: written as zeros it is a page like any other.
+    lose_pages(&simulation, &first_database(), &leaked);
+    for kind in [TestKind::DatabaseChecksum, TestKind::Backup, TestKind::BackupToDisk, TestKind::Restore] {
+        let tests = vec![specs(|other| other == kind).remove(0)];
+        let (outcome, rows) = run_specs(&simulation, 25, &tests, &mut Silent, &Alone);
+        assert!(outcome.passed(), "{kind:?}: {:?}, {:?}", failures(&outcome), outcome.error);
+        let is_note = |row: &&Row| matches!(row, Row::Event(event) if event.text.contains("leaked pages") && event.text.ends_with(": 9"));
+        assert_eq!(rows.iter().filter(is_note).count(), 1, "{kind:?}");
     }
 }
 
@@ -422,7 +465,7 @@ fn a_checksum_finds_sectors_of_a_page_that_changed_places() {
     assert!(rows.iter().any(named), "page {page} is named");
 }
 
-/// The page checksum cannot tell an older version of a page from the newest; the run that wrote it can.
+/// The page checksum cannot tell an older version of a page from the newest; the flush map can.
 #[test]
 fn the_checksum_of_a_run_finds_pages_that_lost_the_writes_of_its_load() {
     let run = |last| {

@@ -4,6 +4,7 @@ mod ageing;
 mod alone;
 mod drill_review;
 mod load_shape;
+mod lost_path;
 mod shape;
 mod simulated;
 mod small_campaign;

@@ -28,6 +28,9 @@ impl Watcher for Console {
     fn note(&mut self, note: &Note) {
         let host = note.host.as_ref().map_or(String::new(), |host| format!("{host}: "));
         say!("{host}{}", note.text);
+        if let Some(detail) = &note.detail {
+            detail!("{host}{detail}");
+        }
     }
 
     fn look(&mut self, membership: &Membership) {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use evidence::SigningKey;
 use evidence::folder::new_run;
-use evidence::report::{counted, utc_stamp};
-use fleet::choice::{FleetTests, drill_of, kinds, number_of};
-use fleet::controller::{Controller, ControllerError, Predecessor, PredecessorEnd};
+use evidence::report::counted;
+use fleet::choice::{FleetTests, drill_of, kinds};
+use fleet::controller::{Controller, ControllerError};
 use fleet::credentials::Credentials;
 use fleet::membership::{Memory, Plan, WhenLost};
 use fleet::merged::{MergeError, Planned, ending, merge};
@@ -18,7 +18,7 @@ use fleet::message::{Program, WhenAlone};
 use fleet::server::Server;
 use fleet::subjects::mark_of_run;
 use results::Ending;
-use runner::{DryRun, HostNeeds, unix_ms};
+use runner::{DryRun, unix_ms};
 use solution::Solution;
 
 use crate::failure::{Failure, Status};
@@ -84,7 +84,7 @@ pub fn run(arguments: &FleetRunArguments) -> Result<Status, Failure> {
     let run = FleetRun { solution, access: &arguments.access, ending, key: ending.sign.key()? };
     let (credentials, hosts) = run.credentials()?;
     let chosen = FleetTests::chosen(solution, tests)?;
-    let needs = needs(solution, &chosen, &hosts)?;
+    let needs = chosen.needs(solution, &hosts)?;
     if *dry_run {
         let told = DryRun::new(&solution.name, &chosen.all(), needs);
         if ending.json {
@@ -176,8 +176,8 @@ impl FleetRun<'_> {
         if let Some(planned) = drill_of(self.solution.text(), &controller.memory().plan.tests)? {
             controller = controller.with_drill(&planned);
         }
-        if let Some(before) = controller.predecessor() {
-            controller.say(takes_up(&before, controller.memory()));
+        if let Some(text) = controller.takes_up() {
+            controller.say(text);
         }
         let mut console = Console::new(meter)?;
         let started = Instant::now();
@@ -228,21 +228,6 @@ impl FleetRun<'_> {
     }
 }
 
-/// What each host needs, if nothing of the run is there yet.
-fn needs(solution: &Solution, chosen: &FleetTests, hosts: &[String]) -> Result<Vec<HostNeeds>, Failure> {
-    let of_host = |host: &String| {
-        let deployment = solution.deployment(Some(host))?;
-        let mut parts = vec![(&deployment, chosen.tests.as_slice())];
-        let holdings = match &chosen.drill {
-            Some(drill) => Some(drill.topology.holdings(number_of(drill, host)?)),
-            None => None,
-        };
-        parts.extend(holdings.iter().map(|holdings| (holdings, &[][..])));
-        Ok(HostNeeds::of(&parts, false))
-    };
-    hosts.iter().map(of_host).collect()
-}
-
 fn plan(
     arguments: &FleetRunArguments,
     solution: &Solution,
@@ -266,29 +251,6 @@ fn plan(
         alone_after_ms: u64::from(policy.controller_lost_after_s) * 1000,
         assemble_limit_ms: u64::from(policy.assemble_limit_s) * 1000,
     })
-}
-
-/// That a controller takes up the run of another one: how that one ended, and what it had collected.
-fn takes_up(before: &Predecessor, memory: &Memory) -> String {
-    let epoch = before.epoch;
-    let end = match before.end {
-        PredecessorEnd::Ended => format!("controller {epoch} ended in good order"),
-        PredecessorEnd::Died(Some(last_ms)) => {
-            format!("controller {epoch} died, its last sign of life is of {} UTC", utc_stamp(last_ms))
-        }
-        PredecessorEnd::Died(None) => format!("controller {epoch} died, it is not known when"),
-    };
-    let named = |kept: bool| {
-        let with = memory.fates.iter().filter(|(_, fate)| fate.is_kept() == kept);
-        let hosts: Vec<&str> = with.map(|(host, _)| host.as_str()).collect();
-        if hosts.is_empty() { "no host".to_owned() } else { hosts.join(", ") }
-    };
-    format!(
-        "controller {} takes up the run; {end}. Evidence collected before: {}; still to come: {}",
-        memory.epoch,
-        named(true),
-        named(false)
-    )
 }
 
 fn not_merged(error: MergeError, folder: &Path) -> Failure {

@@ -50,6 +50,7 @@ fn every_answer_in_json_is_of_its_published_schema() {
     answer("check", &["check", "s.toml"]);
     answer("check", &["check", "s.toml", "--set", "load.sesions=1"]);
     answer("plan", &["plan", shipped]);
+    answer("capacity", &["capacity", shipped, "--plan-only", "--vary", "copies=[1,1],[2,1]"]);
     answer("report", &["run", "s.toml"]);
     let run = newest_run(at);
     answer("report", &["simulate", "s.toml"]);
@@ -130,7 +131,7 @@ fn dry_run_of_a_run_that_does_not_fit_prints_what_it_needs_and_then_what_does_no
     let folder = folder_with("s.toml", &small().replace("database_mib = 16", "database_mib = 16000000"));
     let (status, stdout, stderr) = output(folder.path(), &["run", "s.toml", "--dry-run"]);
     assert_eq!(status, 3, "{stdout}{stderr}");
-    assert!(stdout.contains("2 tests:") && stdout.contains("in all up to"), "{stdout}");
+    assert!(stdout.contains("2 tests:") && stdout.contains("in all at least"), "{stdout}");
     assert!(stdout.contains("of memory for page caches") && stderr.contains("needs"), "{stdout}{stderr}");
     let (status, stdout, _) = output(folder.path(), &["run", "s.toml", "--dry-run", "--json"]);
     let told = parsed(&stdout);

@@ -36,6 +36,8 @@ const STATUSES: &[(i32, &str, &str)] = &[
     (2, "run s.toml --colour", "unexpected argument"),
     (2, "check no.toml", "cannot read no.toml"),
     (2, "plan no.toml", "cannot read no.toml"),
+    (2, "capacity no.toml", "cannot read no.toml"),
+    (2, "capacity s.toml", "nothing is said about the users"),
     (2, "run no.toml", "cannot read no.toml"),
     (2, "simulate no.toml", "cannot read no.toml"),
     (2, "clean no.toml", "cannot read no.toml"),
@@ -218,6 +220,7 @@ fn schemas_are_printed_and_run_db_is_of_the_printed_one() {
     let forms = [
         "solution",
         "plan",
+        "capacity",
         "report",
         "search",
         "check",

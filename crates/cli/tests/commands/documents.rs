@@ -1,5 +1,5 @@
-//! Rules for README.md, docs/ and the other documents: named files and tests exist, prose is narrow. Links and
-//! anchors: `make docs-check`.
+//! Rules for README.md, docs/ and the other documents: named files and tests exist, prose is narrow. Links,
+//! anchors and names of crates: `make docs-check`.
 #![allow(clippy::disallowed_methods, reason = "a test that reads the source tree")]
 
 use std::collections::BTreeMap;
@@ -34,7 +34,15 @@ fn collect(dir: &Path, end: &str, found: &mut Vec<PathBuf>) {
 /// Path below the root and text of every document.
 fn documents() -> BTreeMap<String, String> {
     let root = root();
-    let single = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md"];
+    let single = [
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "deploy/README.md",
+        "published/README.md",
+        "crates/cli/tests/released/README.md",
+    ];
     let mut paths = single.map(|file| root.join(file)).to_vec();
     collect(&root.join("docs"), "md", &mut paths);
     let read = |path: PathBuf| {

@@ -166,6 +166,7 @@ fn a_run_that_was_killed_before_it_began_is_named_as_that() {
     let minute_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
     let file = OpenOptions::new().write(true).open(run.join("run.db")).expect("it is there");
     file.set_modified(minute_ago).expect("our own file");
-    let listed = evidence::listing::list(&folder.path().join("runs")).expect("readable");
+    let listed =
+        evidence::listing::list(&folder.path().join("runs"), &mut Default::default()).expect("readable");
     assert!(listed[0].note.contains("ended before it had begun"), "{listed:?}");
 }

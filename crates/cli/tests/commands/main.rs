@@ -6,7 +6,10 @@
 
 mod answers;
 mod any_numbers;
+mod capacity;
 mod check;
+mod circles;
+mod claim_matrix;
 mod cli;
 mod command_line;
 mod crash_test;

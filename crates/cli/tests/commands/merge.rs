@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use evidence::environment::sharing::{SHARED, Shared, undeclared};
 use evidence::{Expected, HostRuns, RunData, RunStore, load};
 use results::{
-    Event, Host, IoClass, IoTotals, Measure, Origin, Outcome, Recorder, Row, Run, Sample, Severity, Test,
+    Comparison, Environment, Event, Host, IoClass, IoTotals, Measure, Origin, Outcome, Recorder, Row, Run,
+    Sample, Severity, Test, Verdict,
 };
 use testkit::rows;
 
@@ -37,6 +39,11 @@ fn event(host: &str, test: Option<u32>, t_ms: u64) -> Event {
 
 /// The evidence of a host whose clock runs `ahead_ms` before that of the first.
 fn host(folder: &Path, name: &str, ahead_ms: u64, later_ms: u64, died: bool) -> PathBuf {
+    host_with(folder, name, ahead_ms, later_ms, died, Vec::new())
+}
+
+/// As [`host`], with more rows.
+fn host_with(folder: &Path, name: &str, ahead_ms: u64, later_ms: u64, died: bool, more: Vec<Row>) -> PathBuf {
     let path = folder.join(format!("{name}.db"));
     let mut store = RunStore::create(&path).expect("a new file");
     let at = |t_ms: u64| t_ms + ahead_ms;
@@ -55,7 +62,7 @@ fn host(folder: &Path, name: &str, ahead_ms: u64, later_ms: u64, died: bool) -> 
         event(name, Some(2), window.0).into(),
         event(name, None, at(100)).into(),
     ];
-    rows.into_iter().for_each(|row| store.record(row).expect("kept"));
+    rows.into_iter().chain(more).for_each(|row| store.record(row).expect("kept"));
     store.close().expect("kept");
     path
 }
@@ -117,9 +124,74 @@ fn a_host_that_was_out_of_step_is_not_moved_and_named() {
 fn rows_of_a_run_make_the_same_run_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut data = load(&host(folder.path(), "a", 9, 0, false)).expect("readable");
-    assert!(data.seal.take().is_some(), "rows do not carry the seal of the file that they come from");
+    assert!(
+        std::mem::take(&mut data.seals).digest.is_some(),
+        "rows do not carry the seal of the file that they come from"
+    );
     let rows: Vec<Row> = std::iter::once(data.run.clone().into()).chain(data.clone().into_rows()).collect();
     assert_eq!(RunData::from_rows(rows), Some(data));
+}
+
+/// The judgement of the window that these hosts were to hold in common: the host it is about, the time, the outcome.
+fn in_common(dbs: &[PathBuf], hosts: &[&str]) -> (String, Option<f64>, Outcome) {
+    let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+    let verdicts = HostRuns::open(dbs).expect("readable").common_windows(&hosts);
+    let [verdict] = &verdicts[..] else { panic!("one test has a window: {verdicts:?}") };
+    assert_eq!(verdict.rule, "window_in_common");
+    (verdict.origin.host.clone(), verdict.measured, verdict.outcome)
+}
+
+#[test]
+fn a_host_that_was_killed_stopped_or_never_heard_of_holds_no_load_meanwhile() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let a = host(folder.path(), "a", 0, 0, false);
+    let killed = host(folder.path(), "killed", 40, 0, true);
+    let judged = in_common(&[a.clone(), killed], &["a", "killed"]);
+    assert_eq!(judged, ("killed".to_owned(), Some(2.0), Outcome::Unproved), "its last sample ends after 2 s");
+    let gap = Verdict {
+        test: Some(2),
+        origin: Origin::host("stopped"),
+        rule: "window_without_gaps".into(),
+        text: String::new(),
+        measured: Some(2.5),
+        limit: Some(0.0),
+        comparison: Comparison::AtMost,
+        unit: "s".into(),
+        outcome: Outcome::Unproved,
+    };
+    let stopped = host_with(folder.path(), "stopped", 40, 0, false, vec![gap.into()]);
+    let judged = in_common(&[a.clone(), stopped], &["a", "stopped"]);
+    assert_eq!(judged, ("stopped".to_owned(), Some(1.5), Outcome::Unproved), "a gap of 2.5 s");
+    let b = host(folder.path(), "b", 40, 0, false);
+    let judged = in_common(&[a.clone(), b.clone()], &["a", "b", "away"]);
+    assert_eq!(judged, ("away".to_owned(), Some(0.0), Outcome::Unproved), "nothing has come of it");
+    assert_eq!(in_common(&[a, b], &["a", "b"]).1, Some(4.0));
+}
+
+fn environment(host: &str, area: &str, name: &str, value: &str) -> Row {
+    let [host, area, name, value] = [host, area, name, value].map(str::to_owned);
+    Environment { host, area, name, value, severity: Severity::Info, note: String::new() }.into()
+}
+
+#[test]
+fn hosts_of_one_machine_and_file_system_are_told_and_none_of_them_can_declare_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let part = |name: &str, boot_id: &str| {
+        let rows = vec![
+            environment(name, "System", "Boot id", boot_id),
+            environment(name, "Volume V", "Identity", "file system on device 259:2"),
+            environment(name, SHARED, "Storage", "a and b share the file system on device 259:2"),
+        ];
+        host_with(folder.path(), name, 0, 0, false, rows)
+    };
+    let runs = HostRuns::open(&[part("a", "1"), part("b", "1"), part("c", "2")]).expect("readable");
+    let texts: Vec<String> = runs.shared().iter().map(Shared::text).collect();
+    assert_eq!(texts, ["a and b run on one machine", "a and b share the file system on device 259:2"]);
+    let into = folder.path().join("run.db");
+    runs.write(run(1_000_000), Vec::new(), &into, None).expect("written");
+    let environment = load(&into).expect("readable").environment;
+    assert_eq!(undeclared(&environment).len(), 2, "what hosts declare themselves does not count");
+    assert!(environment.iter().all(|row| row.area != SHARED), "{environment:?}");
 }
 
 #[test]
@@ -129,10 +201,8 @@ fn a_window_that_hosts_did_not_hold_together_is_not_proved() {
         let folder = folder.path().join(later_ms.to_string());
         std::fs::create_dir(&folder).expect("a new folder");
         let hosts = [host(&folder, "a", 0, 0, false), host(&folder, "b", 40, later_ms, false)];
-        let verdicts = HostRuns::open(&hosts).expect("readable").common_windows();
-        let [verdict] = &verdicts[..] else { panic!("one test has a window: {verdicts:?}") };
-        assert_eq!(verdict.rule, "window_in_common");
-        (verdict.measured, verdict.outcome)
+        let (_, measured, outcome) = in_common(&hosts, &["a", "b"]);
+        (measured, outcome)
     };
     assert_eq!(common(3), (Some(4.0), Outcome::Pass), "they are moved onto each other");
     assert_eq!(common(3_500), (Some(0.5), Outcome::Unproved));
@@ -175,6 +245,9 @@ fn evidence_of_another_run_host_solution_or_program_is_refused_by_name() {
         ("UPDATE test SET ordinal = 9 WHERE ordinal = 2", "test 9 is none of this run"),
         ("UPDATE test SET window_start_ms = 1 WHERE ordinal = 2", "test 2 lies outside"),
         ("DROP TABLE verdict", "cannot be read"),
+        ("UPDATE event SET text = 'all is well'", "rows differ from their seals: table event"),
+        ("DELETE FROM seal", "seals are missing or changed"),
+        ("DROP TABLE seal", "seals are missing or changed"),
     ] {
         let refused = refused(change).expect_err(change);
         assert!(refused.contains(why), "{change}: {refused}");

@@ -64,6 +64,19 @@ fn lint_says_what_disagrees_and_its_status_says_whether_something_does() {
 }
 
 /// A terminal obeys what begins with an escape: nothing that evidence says may reach it as it is.
+/// The journals of a drill and the logs of a fleet are evidence, and a seal of run.db says nothing of them.
+#[test]
+fn lint_names_the_files_of_a_run_that_no_seal_covers() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = run_folder(&folder.path().join("run"), &synthetic::Shape::default());
+    assert!(!proofload(&["lint", &run]).1.contains("no seal covers"));
+    let journals = Path::new(&run).join("hosts/h1");
+    std::fs::create_dir_all(&journals).unwrap();
+    std::fs::write(journals.join("journal.jsonl"), "{}\n").unwrap();
+    let (status, stdout, _) = proofload(&["lint", &run]);
+    assert_eq!((status, stdout.contains("no seal covers hosts/h1/journal.jsonl")), (0, true), "{stdout}");
+}
+
 #[test]
 fn evidence_cannot_act_on_the_terminal() {
     let place = tempfile::tempdir().expect("a folder");
@@ -240,15 +253,137 @@ fn files_of_others_are_refused_in_words_and_a_configuration_is_imported() {
     assert_eq!((status, stdout.contains("0.1000 I/O per second and mailbox")), (0, true), "{stdout}{stderr}");
 }
 
+/// Each reader checks the seals itself: a failed run made to pass, and the same without its seals.
 #[test]
-fn the_paper_is_written_once_for_measured_runs_and_refuses_simulated_ones() {
+fn every_reader_says_first_that_rows_differ_from_their_seals() {
     let place = tempfile::tempdir().expect("a folder");
-    let solution = place.path().join("s.toml");
+    let solution = synthetic_solution(place.path());
+    let base = run_folder(&place.path().join("base"), &synthetic::Shape::default());
+    let shape = synthetic::Shape { fails: true, ..Default::default() };
+    for (name, sql, says) in [
+        ("changed", "UPDATE verdict SET outcome = 'pass'", "rows differ from their seals"),
+        ("dropped", "UPDATE verdict SET outcome = 'pass'; DROP TABLE seal", "seals are missing or changed"),
+    ] {
+        let run = run_folder(&place.path().join(name), &shape);
+        let db = rusqlite::Connection::open(Path::new(&run).join("run.db")).expect("a file");
+        db.execute_batch(sql).expect("changed");
+        drop(db);
+        let out = place.path().join("paper").display().to_string();
+        for (arguments, status) in [
+            (vec!["paper", &solution, &run, "--out", &out], 2),
+            (vec!["compare", &base, &run], 0),
+            (vec!["compare", &base, &run, "--fail-above", "5"], 1),
+            (vec!["report", &run], 1),
+            (vec!["report", &run, "--json"], 1),
+            (vec!["sql", &run, "SELECT count(*) FROM verdict"], 0),
+            (vec!["lint", &run], 1),
+        ] {
+            let (ended, stdout, stderr) = proofload(&arguments);
+            let told = format!("{stderr}{stdout}");
+            assert_eq!(ended, status, "{arguments:?}: {told}");
+            assert!(told.contains(says) || arguments[0] == "lint", "{arguments:?}: {told}");
+        }
+        assert!(!Path::new(&out).exists(), "no paper of {name}");
+        let page = std::fs::read_to_string(Path::new(&run).join("report.html")).expect("written");
+        assert!(page.contains("The rows differ from their seals"), "{name}");
+        let listed = evidence::listing::list(place.path(), &mut Default::default()).expect("readable");
+        let entry = listed.into_iter().find(|entry| entry.id == name).expect("listed");
+        assert_eq!(entry.standing, evidence::listing::Standing::Incomplete, "{entry:?}");
+        assert!(entry.note.starts_with(says), "{entry:?}");
+    }
+}
+
+/// Checks an attestation with a program that others wrote: securesystemslib of PyPI. Prints its statement.
+const VERIFY: &str = "
+import hashlib, json, pathlib, sys
+from securesystemslib.dsse import Envelope
+from securesystemslib.signer import SSlibKey
+folder, public = pathlib.Path(sys.argv[1]), sys.argv[2]
+envelope = Envelope.from_dict(json.loads((folder / 'attestation.json').read_text()))
+envelope.verify([SSlibKey(public, 'ed25519', 'ed25519', {'public': public})], 1)
+assert envelope.payload_type == 'application/vnd.in-toto+json'
+statement = json.loads(envelope.payload)
+for subject in statement['subject']:
+    digest = hashlib.sha256((folder / subject['name']).read_bytes()).hexdigest()
+    assert subject['digest']['sha256'] == digest, subject
+json.dump(statement, sys.stdout)
+";
+
+#[test]
+fn attestation_is_verified_by_a_program_of_others_and_states_the_claim_word_for_word() {
+    let install = "python3 -m pip install 'securesystemslib[crypto]'";
+    if !testkit::has_tool("python3", &["-c", "import cryptography, securesystemslib"], install) {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a folder");
+    let key = place.path().join("key").display().to_string();
+    let (status, public, stderr) = proofload(&["lint", "--new-key", &key]);
+    assert_eq!(status, 0, "{stderr}");
+    let public = public.trim().to_owned();
+    let shape = synthetic::Shape { fails: true, ..Default::default() };
+    let run = run_folder(&place.path().join("run"), &shape);
+    let (status, _, stderr) = proofload(&["report", &run, "--sign", &key]);
+    assert!(status == 0 && !stderr.contains("warning"), "{stderr}");
+    let verify = |public: &str| {
+        let output =
+            Command::new("python3").args(["-c", VERIFY, &run, public]).output().expect("python3 runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (is_verified, statement) = verify(&public);
+    assert!(is_verified, "{statement}");
+    let statement: serde_json::Value = serde_json::from_str(&statement).expect("JSON");
+    let report = std::fs::read_to_string(Path::new(&run).join("report.json")).expect("written");
+    let report = Report::read(&report).expect("a report");
+    assert_eq!(statement["predicate"]["claim"], report.verdict.headline.as_str());
+    assert_eq!(statement["predicate"]["result"], "FAILED");
+    let failed = &statement["predicate"]["failedTests"];
+    assert!(failed.as_array().is_some_and(|tests| tests.contains(&"Stress".into())), "{statement}");
+    let names: Vec<&str> = statement["subject"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|one| one["name"].as_str())
+        .collect();
+    assert_eq!(names, ["run.db", "report.json", "report.html"]);
+    assert_eq!(proofload(&["lint", &run]).0, 0);
+
+    // Another key, a changed file and a changed statement are refused.
+    assert!(!verify(&"0".repeat(64)).0);
+    let page = Path::new(&run).join("report.html");
+    let text = std::fs::read_to_string(&page).expect("written");
+    std::fs::write(&page, format!("{text} ")).expect("writable");
+    assert!(!verify(&public).0, "another page");
+    assert!(proofload(&["lint", &run]).1.contains("attestation"), "lint finds it, too");
+    std::fs::write(&page, text).expect("writable");
+    let file = Path::new(&run).join("attestation.json");
+    let text = std::fs::read_to_string(&file).expect("written");
+    let mut envelope: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let payload = envelope["payload"].as_str().expect("text").to_owned();
+    let other = if &payload[400..401] == "A" { "B" } else { "A" };
+    envelope["payload"] = format!("{}{other}{}", &payload[..400], &payload[401..]).into();
+    std::fs::write(&file, envelope.to_string()).expect("writable");
+    assert!(!verify(&public).0, "another statement");
+    assert!(proofload(&["lint", &run]).1.contains("its signature does not fit"));
+
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("ours");
+    let (_, _, stderr) = proofload(&["report", &run, "--sign", &key]);
+    assert!(stderr.contains("other users can read the key"), "{stderr}");
+}
+
+/// A solution file that names the synthetic runs.
+fn synthetic_solution(folder: &Path) -> String {
+    let solution = folder.join("s.toml");
     let text = std::fs::read_to_string(project("solutions/lenovo-hx7510-30000.toml")).expect("shipped");
     let line = text.lines().find(|line| line.starts_with("name = ")).expect("a name");
     std::fs::write(&solution, text.replacen(line, "name = \"Synthetic run of 4 databases\"", 1))
         .expect("writable");
-    let solution = solution.display().to_string();
+    solution.display().to_string()
+}
+
+#[test]
+fn the_paper_is_written_once_for_measured_runs_and_refuses_simulated_ones() {
+    let place = tempfile::tempdir().expect("a folder");
+    let solution = synthetic_solution(place.path());
     let run = run_folder(&place.path().join("run"), &synthetic::Shape::default());
     let out = place.path().join("paper").display().to_string();
     let (status, _, stderr) = proofload(&["paper", &solution, &run, "--out", &out]);

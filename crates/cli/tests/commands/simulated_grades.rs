@@ -6,78 +6,7 @@
 
 use crate::program::{folder_with, lint_newest_run, proofload};
 use tempfile::TempDir;
-
-/// Two servers with a copy of each database; one is lost, and the other carries all 400 mailboxes.
-const SOLUTION: &str = r#"
-[solution]
-name = "Two servers, 400 mailboxes"
-schema = 1
-
-[profile]
-exchange = "2013"
-mailboxes = 400
-messages_per_day = 150
-message_kb = 100
-quota_mb = 512
-test_iops_per_mailbox = 0.121
-
-[dag]
-databases = 2
-databases_per_volume = 2
-
-[copies]
-per_site = [2]
-
-[[site]]
-name = "Local"
-
-[[host]]
-name = "mbx{n}"
-count = 2
-site = "Local"
-cores = 8
-memory_gib = 32
-specint_rate = 300
-
-[[disk]]
-name = "ST4000NM0023"
-capacity_gb = 4000
-rpm = 7200
-
-[[volume]]
-name = "V1"
-disk = "ST4000NM0023"
-disks = 2
-raid = "raid1"
-path = "/exchange/v1"
-
-[array]
-scope = "shared"
-controller = "sas-array-2013"
-controllers = 2
-stripe_element_kib = 512
-link = "sas-6g-x4"
-links_per_host = 2
-
-[[instance]]
-name = "DB{n}"
-count = 2
-volume = "V1"
-
-[sizing]
-database_mib = 16384
-
-[under_test]
-hosts = ["mbx1"]
-failed = ["mbx2"]
-
-[load]
-target_iops = 48.4
-
-[engine]
-cache_min_mib = 8
-cache_max_mib = 16
-"#;
+use testkit::claims::HONEST;
 
 const TESTS: &str = r#"
 [[test]]
@@ -106,12 +35,16 @@ kind = "log_checksum"
 kind = "soft_recovery"
 "#;
 
+/// Small databases, and few logs.
+pub const OWN_RULES: &str =
+    "[qualification]\ndatabase_size_percent = 1\nverified_logs = 1\nrecovered_logs = 10\n";
+
 /// The campaign with windows of these lengths.
-fn campaign(performance_s: u32, stress_s: u32) -> String {
+pub fn campaign(performance_s: u32, stress_s: u32) -> String {
     let tests = TESTS
         .replace("kind = \"performance\"", &format!("kind = \"performance\"\nduration_s = {performance_s}"))
         .replace("kind = \"stress\"", &format!("kind = \"stress\"\nduration_s = {stress_s}"));
-    format!("{SOLUTION}{tests}")
+    format!("{}{tests}", HONEST.replace("database_mib = 163840", "database_mib = 16384"))
 }
 
 /// The last line of the console, the exit status, and all of the console.
@@ -139,21 +72,92 @@ fn missing(folder: &TempDir) -> Vec<String> {
 #[test]
 fn an_honest_simulated_campaign_is_qualified() {
     let at_full_length = std::env::var_os("PROOFLOAD_FULL_LENGTH").is_some();
-    let (text, sentence) = if at_full_length {
+    let text = if at_full_length {
         // Smaller databases come to lie in the controllers' caches within these hours, and latencies change.
         let text = campaign(7_200, 86_400).replace("database_mib = 16384", "database_mib = 131072");
         let text = text.replace("cache_min_mib = 8\ncache_max_mib = 16", "cache_max_mib = 128");
-        (text, "QUALIFIED: Predicted, not tested: The storage carries 400 mailboxes")
+        format!("{text}{OWN_RULES}")
     } else {
-        let own = "[qualification]\nperformance_window_s = 900\nstress_window_s = 1800\n";
-        let sentence =
-            "QUALIFIED: Predicted, not tested: By its own rules, the storage carries 400 mailboxes";
-        (format!("{}{own}", campaign(900, 1_800)), sentence)
+        let windows = "performance_window_s = 900\nstress_window_s = 1800\n";
+        format!("{}{OWN_RULES}{windows}", campaign(900, 1_800))
     };
+    let sentence = "QUALIFIED: Predicted, not tested: By its own rules, the storage carries 400 mailboxes \
+                    (48.40 transactional I/O per second and server, 0.121 per mailbox) with mbx2 lost, \
+                    with databases of ";
     let folder = folder_with("s.toml", &text);
     let (last, status, stdout) = simulated(&folder, &[]);
     assert_eq!((status, missing(&folder)), (0, Vec::<String>::new()), "{stdout}");
     assert!(last.starts_with(sentence), "{last}");
+}
+
+/// Every value of the model is in the run; a disk of 30,000 rpm that seeks in 1.8 ms qualifies nothing.
+#[test]
+fn values_of_the_storage_model_are_recorded_and_impossible_ones_are_doubts_of_the_claim() {
+    let own = "[drive.ST4000NM0023]\nrpm = { value = 30000, source = \"assumption: none builds it\" }\n\
+               seek_track_ms = { value = 0.3, source = \"assumption: none builds it\" }\n\
+               seek_average_ms = { value = 1.8, source = \"assumption: none builds it\" }\n\
+               seek_full_ms = { value = 4.0, source = \"assumption: none builds it\" }\n";
+    let values = |options: &[&str]| {
+        let folder = folder_with("s.toml", &campaign(60, 60));
+        std::fs::write(folder.path().join("own.toml"), own).expect("writable");
+        let (_, status, stdout) = simulated(&folder, &[&["--tests", "performance"], options].concat());
+        assert_eq!(status, 1, "{stdout}");
+        let run =
+            std::fs::read_dir(folder.path().join("runs")).expect("runs").flatten().next().expect("a run");
+        let report = std::fs::read_to_string(run.path().join("report.json")).expect("text");
+        let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+        let rows = report["environment"].as_array().expect("a list").clone();
+        let value = |name: &str| {
+            let row = rows.iter().find(|row| row["area"] == "Storage model" && row["name"] == name);
+            row.map(|row| row["value"].as_str().unwrap_or_default().to_owned())
+        };
+        let digest = value("SHA-256 of all values").expect("a digest");
+        (digest, value("drive.ST4000NM0023.rpm").expect("a value"), report["verdict"]["reasons"].to_string())
+    };
+    let (digest, rpm, reasons) = values(&[]);
+    assert_eq!((digest.len(), rpm.as_str(), reasons.contains("rpm")), (64, "7200", false), "{reasons}");
+    let (other, rpm, reasons) = values(&["--assumptions", "own.toml"]);
+    assert!(other != digest && rpm == "30000", "{rpm}");
+    for doubt in ["rpm is 30000", "seek_average_ms is 1.8"] {
+        assert!(reasons.contains(doubt), "{reasons}");
+    }
+}
+
+/// Limits that a scheduled fault broke are named first, with both figures, and are counted nowhere as kept.
+#[test]
+fn limits_that_a_scheduled_fault_broke_are_said_first_and_contradict_nothing() {
+    let fault = "[[fault]]\nkind = \"disk_slow\"\nfactor = 6\nat_s = 100\nduration_s = 200\n\n[engine]";
+    let folder = folder_with("s.toml", &campaign(300, 60).replacen("[engine]", fault, 1));
+    // Lint of the run and of its report finds nothing: `simulated` looks.
+    let (_, status, stdout) = simulated(&folder, &["--tests", "performance"]);
+    assert_eq!(status, 1, "{stdout}");
+    let words = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("outside the scheduled fault; during it ") && words.contains(" broke, worst "),
+        "{stdout}"
+    );
+    let run = std::fs::read_dir(folder.path().join("runs")).expect("runs").flatten().next().expect("a run");
+    let text = |name: &str| std::fs::read_to_string(run.path().join(name)).expect("text");
+    let report: serde_json::Value = serde_json::from_str(&text("report.json")).expect("JSON");
+    let list = |value: &serde_json::Value| value.as_array().expect("a list").clone();
+    let verdicts: Vec<serde_json::Value> =
+        list(&report["tests"]).iter().flat_map(|test| list(&test["verdicts"])).collect();
+    let of = |outcome: &str| -> Vec<&str> {
+        let rows = verdicts.iter().filter(|row| row["outcome"] == outcome && row["limit"].is_number());
+        rows.filter_map(|row| row["text"].as_str()).collect()
+    };
+    let (passed, excused) = (of("pass").len(), of("info"));
+    assert!(
+        !excused.is_empty() && excused.iter().all(|text| text.contains("without the fault")),
+        "{excused:?}"
+    );
+    let reasons = list(&report["verdict"]["reasons"]);
+    let is_excuse = |reason: &serde_json::Value| reason.to_string().contains("an expected fault broke it");
+    assert!(reasons[..excused.len()].iter().all(is_excuse), "{reasons:?}");
+    let kept = format!("{passed} of {} limits kept", passed + excused.len());
+    assert!(reasons.iter().any(|reason| reason.to_string().contains(&kept)), "{reasons:?}");
+    let junit = text("junit.xml");
+    assert!(junit.contains("skipped message") && junit.contains("expected fault broke it"));
 }
 
 #[test]
@@ -185,6 +189,15 @@ enum Says {
     Last(&'static str),
 }
 use Says::{Last, Missing};
+
+const ARRAY: &str = "[array]
+scope = \"shared\"
+controller = \"sas-array-2013\"
+controllers = 2
+stripe_element_kib = 512
+link = \"sas-6g-x4\"
+links_per_host = 2
+";
 
 const PERFORMANCE: &str = "kind = \"performance\"\nduration_s = 300\n";
 
@@ -263,6 +276,66 @@ const WORTHLESS: &[Worthless] = &[
         change: &[],
         options: &["--tests", "log_checksum,backup"],
         says: Missing(&["logs_verified_percent"]),
+    },
+    Worthless {
+        what: "the plan fails: the loss of mbx2 takes a database away",
+        change: &[("per_site = [2]", "per_site = [1]")],
+        options: &["--tests", "performance"],
+        says: Missing(&["claim_doubts"]),
+    },
+    Worthless {
+        what: "the storage is not described",
+        change: &[(ARRAY, "")],
+        options: &["--tests", "performance"],
+        says: Missing(&["claim_doubts"]),
+    },
+    Worthless {
+        what: "the processors of the host are not described",
+        change: &[("cores = 8\n", "")],
+        options: &["--tests", "performance"],
+        says: Missing(&["claim_doubts"]),
+    },
+    Worthless {
+        what: "hosts that share the storage are not loaded",
+        change: &[("count = 2\nsite", "count = 4\nsite")],
+        options: &["--tests", "performance"],
+        says: Missing(&["claim_doubts"]),
+    },
+    Worthless {
+        what: "the host under test counts as lost",
+        change: &[("failed = [\"mbx2\"]", "failed = [\"mbx1\"]")],
+        options: &["--tests", "performance"],
+        says: Missing(&["claim_doubts"]),
+    },
+    Worthless {
+        what: "the databases are a fiftieth of the planned ones",
+        change: &[],
+        options: &["--tests", "performance"],
+        says: Missing(&["database_size_percent"]),
+    },
+    Worthless {
+        what: "maintenance pauses for an hour",
+        change: &[("[engine]", "[engine]\nmaintenance_pause_ms = 3600000")],
+        options: &["--tests", "performance"],
+        says: Missing(&["maintained_percent"]),
+    },
+    Worthless {
+        what: "the load reads no log for the second copy",
+        change: &[("target_iops = 48.4", "target_iops = 48.4\ncopies = 1")],
+        options: &["--tests", "performance"],
+        says: Missing(&["claim_doubts"]),
+    },
+    Worthless {
+        what: "pages are half as large as the published ones",
+        change: &[("count = 2\nvolume = \"V1\"", "count = 2\nvolume = \"V1\"\npage_kib = 16")],
+        options: &["--tests", "performance"],
+        says: Missing(&["reads_per_batch", "log_file_kib_per_batch"]),
+    },
+    Worthless {
+        what: "one log is generated, verified and replayed",
+        change: &[("logs = 10", "logs = 1")],
+        options: &["--tests", "log_generation,log_checksum,soft_recovery"],
+        says: Missing(&["verified_logs", "recovered_logs"]),
     },
     Worthless {
         what: "a checksum and a backup end at their time limit",

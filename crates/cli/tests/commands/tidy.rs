@@ -72,6 +72,7 @@ fn only_world_touches_clock_files_threads_and_randomness() {
         "solution",
         "array",
         "simulation",
+        "capacity",
     ];
     let banned = [
         "std::fs",

@@ -120,7 +120,7 @@ fn sectors_that_changed_places_are_found_in_a_database_of_ours() {
     let folder = tempfile::tempdir().expect("a folder");
     let (_, mut file) = ours();
     let (status, stdout) = verify(folder.path(), &file, None);
-    assert!(status == 0 && stdout.contains("not seen: an older version of a page"), "{stdout}");
+    assert!(status == 0 && stdout.contains("not seen: exchanged sectors of a changed page"), "{stdout}");
     let is_exchanged = |file: &mut [u8], pgno: usize| {
         let page = &mut file[place_of(pgno)];
         if edb::is_zero(page) {
@@ -249,6 +249,47 @@ fn a_reader_that_goes_away_is_no_failure() {
         .expect("it starts");
     drop(child.stdout.take());
     assert_eq!(child.wait().expect("it ends").code(), Some(1), "damage was found, whoever reads of it");
+}
+
+#[test]
+fn shadow_that_contradicts_its_header_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_, file) = ours();
+    for page_bytes in [0u32, 4096, 8192, 16384, 32768] {
+        let mut changed = file.clone();
+        let shadow = &mut changed[PAGE_BYTES..2 * PAGE_BYTES];
+        // With its own size, another field that a closed database has twice.
+        let (at, value) = if page_bytes == 32768 { (212, 7777) } else { (PAGE_BYTES_AT, page_bytes) };
+        shadow[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        let covered = if page_bytes == 0 { 4096 } else { page_bytes as usize };
+        edb::checksum::stamp_header(&mut shadow[..covered]);
+        let (status, stdout) = verify(folder.path(), &changed, None);
+        let said = "shadow header: contradicts the header";
+        assert!(status == 1 && stdout.contains(said), "{page_bytes}: {stdout}");
+    }
+}
+
+#[test]
+fn other_files_of_ese_are_refused_by_what_they_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let now = LogTime::from_unix_ms(1_700_000_000_000);
+    let position = edb::identity::LogPosition::new(3, 1, 40);
+    let checkpoint = edb::checkpoint::Checkpoint { position, signature: Signature::new(77, now) }.encode();
+    let mut temporary = DatabaseHeader::new(4096, Signature::new(77, now), now).stamped().to_vec();
+    temporary[52] = 1;
+    temporary[..4].fill(0);
+    let mut log = vec![0; 4096];
+    log[667] = 3;
+    edb::checksum::stamp_header(&mut log);
+    for (name, bytes, what) in [
+        ("E00.chk", [checkpoint, checkpoint].concat(), "a checkpoint of ESE"),
+        ("tmp.edb", [&temporary[..], &[0; 8192]].concat(), "a temporary database of ESE"),
+        ("E00.log", [&log[..], &[0; 4096]].concat(), "a log of ESE"),
+    ] {
+        std::fs::write(folder.path().join(name), bytes).expect("writable");
+        let (status, stdout, stderr) = crate::program::output(folder.path(), &["verify", name]);
+        assert!(status == 2 && stderr.contains(what), "{name}: {stdout}{stderr}");
+    }
 }
 
 #[test]

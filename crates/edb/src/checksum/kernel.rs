@@ -58,7 +58,7 @@ mod avx2 {
     const GROUP_BYTES: usize = 8 * VECTOR_BYTES;
     const CACHE_LINE_BYTES: usize = 64;
     /// Pages are seldom in the processor's caches when they are summed: that many bytes are asked for ahead,
-    /// which gives a quarter more bytes per second (docs/bench.md).
+    /// which gives a quarter more bytes per second.
     const AHEAD_BYTES: usize = 1024;
     /// Enough for 32 groups: blocks up to 8 KiB.
     const GROUP_INDEX_BITS: usize = 5;

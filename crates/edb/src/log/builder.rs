@@ -1,12 +1,13 @@
 //! Records in, segments out.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::{
-    AT_POSITION, AT_TIME, DATA_START, LogPosition, LogTime, RECORD_SUM_BYTES, RecordChain, SEGMENT_BYTES,
-    frame,
+    AT_POSITION, AT_STRETCH_END, AT_TIME, AT_WRITE, DATA_START, LogPosition, LogTime, RECORD_SUM_BYTES,
+    RecordChain, SEGMENT_BYTES, frame,
 };
-use crate::bytes::put_u32;
+use crate::bytes::{put_u16, put_u32};
 use crate::checksum;
 use crate::page::{FLAGS, page_flags};
 
@@ -18,8 +19,31 @@ const SPARE_MAX: usize = 16;
 pub struct Segment {
     /// The segment's own position (byte 0).
     pub position: LogPosition,
-    /// Its bytes, checksum included.
+    /// Its bytes, complete when it is stamped.
     pub bytes: Box<[u8; SEGMENT_BYTES]>,
+}
+
+impl Segment {
+    /// Names the first segment of the write that the segment belongs to, and adds the checksum.
+    pub fn stamp(&mut self, write: u16) {
+        stamp(&mut self.bytes, self.position, write);
+    }
+}
+
+/// What a passive copy writes into the last segment of a log, together with the segments `stretch`: everything before
+/// them is durable, and so are they if anything lies behind them.
+pub fn mark(generation: u32, segments_per_log: u16, stretch: Range<u16>) -> [u8; SEGMENT_BYTES] {
+    let mut bytes = [0; SEGMENT_BYTES];
+    put_u16(&mut bytes, AT_STRETCH_END, stretch.end);
+    stamp(&mut bytes, LogPosition::new(generation, segments_per_log - 1, 0), stretch.start);
+    bytes
+}
+
+fn stamp(bytes: &mut [u8; SEGMENT_BYTES], position: LogPosition, write: u16) {
+    bytes[AT_POSITION..AT_POSITION + LogPosition::BYTES].copy_from_slice(&position.to_bytes());
+    put_u16(bytes, AT_WRITE, write);
+    put_u32(bytes, FLAGS, page_flags::NEW_CHECKSUM);
+    checksum::stamp(bytes, position.segment().into());
 }
 
 /// Cuts records into segments. It knows no files: it hands out full segments, each once.
@@ -142,8 +166,8 @@ impl LogBuilder {
         let next = self.spare.pop().unwrap_or_else(|| Box::new([0; SEGMENT_BYTES]));
         let mut bytes = std::mem::replace(&mut self.open, next);
         bytes[self.used..].fill(0);
-        let segment = self.stamped(bytes);
-        self.full.push_back(segment);
+        let position = LogPosition::new(self.generation, self.segment, 0);
+        self.full.push_back(Segment { position, bytes });
         self.used = DATA_START;
         self.segment += 1;
         self.skip_to_data();
@@ -158,7 +182,7 @@ impl LogBuilder {
         self.segment = self.segment.max(1);
     }
 
-    /// The full segments since the last call, in order; they may belong to several generations.
+    /// The full segments since the last call, in order and without their stamp; they may belong to several generations.
     pub fn take_full(&mut self) -> Vec<Segment> {
         self.full.drain(..).collect()
     }
@@ -168,13 +192,5 @@ impl LogBuilder {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(segment.bytes);
         }
-    }
-
-    fn stamped(&self, mut bytes: Box<[u8; SEGMENT_BYTES]>) -> Segment {
-        let position = LogPosition::new(self.generation, self.segment, 0);
-        bytes[AT_POSITION..AT_POSITION + LogPosition::BYTES].copy_from_slice(&position.to_bytes());
-        put_u32(&mut bytes[..], FLAGS, page_flags::NEW_CHECKSUM);
-        checksum::stamp(&mut bytes[..], self.segment.into());
-        Segment { position, bytes }
     }
 }

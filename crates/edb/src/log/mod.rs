@@ -8,23 +8,27 @@
 //! 1. A segment is valid only in its own place of its own generation: a stale segment in a recycled file, or one that
 //!    landed elsewhere, is never taken for the log.
 //! 2. A segment is written once: what is left of the open one is filled, and the log goes on in the next.
-//! 3. The last segment of a file holds nothing. The genuine engine, which writes the open segment again and
-//!    again, keeps it for that segment's shadow.
+//! 3. The last segment of a file holds no records. The genuine engine, which writes the open segment again and
+//!    again, keeps it for that segment's shadow. A passive copy marks there how far its log is durable ([`mark`]).
 //! 4. Records come out of `Records` whole, as they were written, in order, or not at all: each has a checksum
 //!    of its own that goes on from the one before (`chain`).
+//! 5. One write of a log is under way at a time, and each segment names the first segment of its write. So a good
+//!    segment of a later write proves that a damaged one was durable (`LogFile::lost`).
 //!
 //! Limits: segments of 4096 bytes, records of up to 4 GiB; the attachment list and the engine parameters of headers
 //! stay empty.
 
 mod builder;
 mod chain;
+mod ending;
 mod reader;
 
 use thiserror::Error;
 
 pub use crate::identity::{LogPosition, LogTime, SEGMENT_BYTES, Signature};
-pub use builder::{LogBuilder, Segment};
+pub use builder::{LogBuilder, Segment, mark};
 pub use chain::{RECORD_SUM_BYTES, RecordChain};
+pub use ending::{LostSegment, Rest};
 pub use reader::{LogDamage, LogFile, Records, SegmentState, Tail, judge_segment};
 
 use crate::bytes::{get_u16, get_u32, put_u16, put_u32};
@@ -33,8 +37,16 @@ use crate::checksum;
 /// Where records begin in a segment.
 pub const DATA_START: usize = 40;
 
+/// Segments of the largest write of a log.
+pub const WRITE_SEGMENTS_MAX: u16 = 128;
+
 const AT_POSITION: usize = 8;
 const AT_TIME: usize = 16;
+/// Number of the first segment of the write that the segment belongs to, in bytes that ESE leaves free. Logs of
+/// format 0 have 0 there.
+const AT_WRITE: usize = 24;
+/// In the mark of a passive copy: number behind the last segment of the stretch.
+const AT_STRETCH_END: usize = 26;
 
 /// Record framing: type, length or lengths, bytes. What is left of a segment is fill.
 mod frame {
@@ -150,7 +162,7 @@ pub enum LogHeaderDamage {
     },
     /// Records that this program does not know.
     #[error(
-        "its records have format {found}, this program knows {RECORD_FORMAT} only: \
+        "its records have format {found}, this program knows formats up to {RECORD_FORMAT} only: \
          open the databases with the program that wrote them, close them there, and move its logs away"
     )]
     Records {
@@ -170,9 +182,10 @@ const FLAG_CIRCULAR: u8 = 2;
 const FORMAT: [(usize, u32); 4] = [(32, 8), (36, 4000), (40, 5), (648, 14)];
 /// The first three of them.
 const FORMAT_VERSION: [u32; 3] = [8, 4000, 5];
-/// Of the records, which are Proofload's own: ESE's are not public. It stands where a log of ESE has zeros, at
-/// the end of the header, and logs from before it existed have 0 there, which is the same format.
-pub const RECORD_FORMAT: u32 = 0;
+/// Of what is Proofload's own: the records (ESE's are not public) and the first segment of a write in each segment.
+/// It stands where a log of ESE has zeros, at the end of the header. Segments of format 0 do not name their write;
+/// all else of it is the same, so both are read.
+pub const RECORD_FORMAT: u32 = 1;
 const AT_RECORD_FORMAT: usize = SEGMENT_BYTES - 4;
 
 impl LogHeader {
@@ -215,7 +228,7 @@ impl LogHeader {
             return Err(LogHeaderDamage::Format { found: format });
         }
         let records = get_u32(bytes, AT_RECORD_FORMAT);
-        if records != RECORD_FORMAT && !versions_are_ignored() {
+        if records > RECORD_FORMAT && !versions_are_ignored() {
             return Err(LogHeaderDamage::Records { found: records });
         }
         let generation = get_u32(bytes, 4);

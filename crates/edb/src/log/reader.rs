@@ -85,9 +85,9 @@ pub enum LogDamage {
 
 /// A whole log file, corrected where bits were flipped.
 pub struct LogFile {
-    header: LogHeader,
-    bytes: Vec<u8>,
-    end: u16,
+    pub(super) header: LogHeader,
+    pub(super) bytes: Vec<u8>,
+    pub(super) end: u16,
     tail: Tail,
     corrected: u16,
 }
@@ -197,7 +197,7 @@ impl Records {
         self.missing == 0
     }
 
-    /// The records so far: whoever goes on writing behind them needs it.
+    /// The records so far: a builder that goes on behind them needs it.
     pub fn chain(&self) -> RecordChain {
         self.chain
     }

@@ -26,9 +26,22 @@ fn empty_file(generation: u32) -> Vec<u8> {
     bytes
 }
 
+/// The full segments, as one write.
+fn take_written(builder: &mut LogBuilder) -> Vec<Segment> {
+    let mut segments = builder.take_full();
+    let mut write = LogPosition::default();
+    for segment in &mut segments {
+        if segment.position.generation() != write.generation() {
+            write = segment.position;
+        }
+        segment.stamp(write.segment());
+    }
+    segments
+}
+
 /// Writes segments to the files of generations 1, 2, ...
-fn write(files: &mut Vec<Vec<u8>>, segments: &[Segment]) {
-    for segment in segments {
+fn write(files: &mut Vec<Vec<u8>>, builder: &mut LogBuilder) {
+    for segment in take_written(builder) {
         let generation = segment.position.generation();
         while files.len() < generation as usize {
             files.push(empty_file(files.len() as u32 + 1));
@@ -65,12 +78,12 @@ proptest! {
             written.push(record);
             match flush {
                 1 => builder.seal(),
-                2 => write(&mut files, &builder.take_full()),
+                2 => write(&mut files, &mut builder),
                 _ => {}
             }
         }
         builder.seal();
-        write(&mut files, &builder.take_full());
+        write(&mut files, &mut builder);
         let files = read(&files);
         prop_assert_eq!(records_of(&files), written);
         for pair in files.windows(2) {
@@ -88,7 +101,7 @@ proptest! {
         for _ in 0..5 {
             builder.append(&[7; 3000], time());
         }
-        write(&mut files, &builder.take_full());
+        write(&mut files, &mut builder);
         let file = &mut files[0];
         patch.into_iter().for_each(|(at, byte)| file[at] = byte);
         for number in 0..SEGMENTS {
@@ -118,7 +131,7 @@ fn small_log() -> (Vec<u8>, Vec<Vec<u8>>) {
     });
     builder.seal();
     let mut files = Vec::new();
-    write(&mut files, &builder.take_full());
+    write(&mut files, &mut builder);
     (files.remove(0), written)
 }
 
@@ -196,7 +209,7 @@ fn a_missing_record_is_found_at_the_next_one_and_writing_goes_on_behind_the_cut(
     builder.append(b"behind the cut", time());
     builder.seal();
     segment(&mut file, 3).fill(0);
-    *segment(&mut file, 2) = *builder.take_full()[0].bytes;
+    *segment(&mut file, 2) = *take_written(&mut builder)[0].bytes;
     let log = LogFile::read(file).unwrap();
     let expected: Vec<Vec<u8>> = written[..2].iter().cloned().chain([b"behind the cut".to_vec()]).collect();
     assert_eq!(records_of(&[log]), expected);
@@ -211,7 +224,7 @@ fn segments_of_an_older_log_in_a_reused_file_are_not_the_log() {
     let mut builder = LogBuilder::new(2, 1, SEGMENTS, RecordChain::default());
     builder.append(b"the only record", time());
     builder.seal();
-    *segment(&mut old, 1) = *builder.take_full()[0].bytes;
+    *segment(&mut old, 1) = *take_written(&mut builder)[0].bytes;
     let log = LogFile::read(old).unwrap();
     assert_eq!((log.end(), log.tail()), (2, Tail::Stale));
     assert_eq!(records_of(&[log]), [b"the only record"]);
@@ -247,7 +260,7 @@ fn headers_survive_and_their_damage_has_a_name() {
     let beyond = LogHeader { generation: GENERATION_MAX + 1, ..good };
     assert_eq!(LogHeader::parse(&beyond.encode()), Err(LogHeaderDamage::Generation { found: 0x8000_0000 }));
     assert_eq!(damaged(36, true), LogHeaderDamage::Format { found: [8, 4004, 5] });
-    assert_eq!(damaged(SEGMENT_BYTES - 4, true), LogHeaderDamage::Records { found: 4 });
+    assert_eq!(damaged(SEGMENT_BYTES - 4, true), LogHeaderDamage::Records { found: 5 });
     assert!(matches!(LogFile::read(good.encode().to_vec()), Err(LogDamage::Short { .. })));
 }
 
@@ -262,5 +275,119 @@ fn names_are_those_of_the_genuine_engine() {
     for other in ["E00.log", "E00tmp.log", "E00+0000ABC.log", "E0100000ABC.log", "E00.chk", "E00res00001.jrs"]
     {
         assert_eq!(names.generation_of(other), None, "{other}");
+    }
+}
+
+/// A log of `segments` segments of one record each; the first segments of its writes are given.
+fn log_of_writes(segments: u16, writes: &[u16]) -> Vec<u8> {
+    let mut builder = LogBuilder::new(1, 1, segments, RecordChain::default());
+    let mut file = vec![0; usize::from(segments) * SEGMENT_BYTES];
+    file[..SEGMENT_BYTES].copy_from_slice(&LogHeader { segments, ..header(1) }.encode());
+    let end = *writes.last().expect("the end of the last write");
+    for number in 1..end {
+        builder.append(&[7; 3500], time());
+        builder.seal();
+        let mut full = builder.take_full().remove(0);
+        full.stamp(*writes.iter().rfind(|first| **first <= number).expect("a write"));
+        *segment(&mut file, number.into()) = *full.bytes;
+    }
+    file
+}
+
+fn lost(file: &[u8]) -> Option<(u16, u16, u16)> {
+    let log = LogFile::read(file.to_vec()).unwrap();
+    log.lost().map(|LostSegment { segment, proof, good }| (segment, proof, good))
+}
+
+fn rest(file: &[u8]) -> (u16, u16) {
+    let rest = LogFile::read(file.to_vec()).unwrap().rest();
+    (rest.segments, rest.unexplained)
+}
+
+#[test]
+fn a_good_segment_of_a_later_write_proves_that_a_damaged_one_was_durable() {
+    let file = log_of_writes(12, &[1, 3, 4, 7, 9]);
+    assert_eq!((lost(&file), rest(&file)), (None, (0, 0)));
+    for (damaged, proof) in [(1, 3), (2, 3), (3, 4), (4, 7), (5, 7), (6, 7)] {
+        let mut file = file.clone();
+        segment(&mut file, damaged).fill(0);
+        let good = 8 - damaged as u16;
+        assert_eq!(lost(&file), Some((damaged as u16, proof, good)), "segment {damaged}");
+    }
+}
+
+#[test]
+fn the_last_write_may_be_torn_in_any_of_its_segments() {
+    let file = log_of_writes(12, &[1, 4, 9]);
+    for torn in 1u32..1 << 5 {
+        let mut file = file.clone();
+        for number in (4..9).filter(|number| torn >> (number - 4) & 1 == 1) {
+            segment(&mut file, number)[1024..].fill(0);
+        }
+        assert_eq!(lost(&file), None, "{torn:b}");
+        let behind = 5 - torn.trailing_zeros() as u16;
+        assert_eq!(rest(&file), (behind, 0), "{torn:b}");
+    }
+}
+
+#[test]
+fn only_a_distant_segment_proves_damage_in_a_log_that_names_no_writes() {
+    let mut old = log_of_writes(200, &[1, 198]);
+    for number in 1..198 {
+        put_u16(segment(&mut old, number), AT_WRITE, 0);
+        checksum::stamp(segment(&mut old, number), number as u32);
+    }
+    for damaged in [1usize, 40, 69, 70, 100, 197] {
+        let mut file = old.clone();
+        segment(&mut file, damaged).fill(0);
+        let expected =
+            (damaged + 128 < 198).then(|| (damaged as u16, damaged as u16 + 128, 197 - damaged as u16));
+        assert_eq!(lost(&file), expected, "segment {damaged}");
+        if expected.is_none() {
+            assert_eq!(rest(&file), (197 - damaged as u16, 0), "segment {damaged}");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_no_write_can_have_put_there_are_not_explained() {
+    let mut file = log_of_writes(200, &[1, 4, 9]);
+    segment(&mut file, 5)[1024..].fill(0);
+    segment(&mut file, 131)[7] = 1;
+    assert_eq!((lost(&file), rest(&file)), (None, (5, 0)));
+    segment(&mut file, 132)[7] = 1;
+    assert_eq!((lost(&file), rest(&file)), (None, (6, 1)));
+}
+
+#[test]
+fn the_mark_of_a_copy_counts_in_the_place_of_the_writes_of_the_active_copy() {
+    let file = log_of_writes(12, &[1, 3, 4, 7, 9]);
+    for stretch in 1..=9u16 {
+        let mut file = file.clone();
+        *segment(&mut file, 11) = mark(1, 12, stretch..9);
+        assert_eq!(lost(&file), None, "stretch from {stretch}");
+        for damaged in 1..9 {
+            let mut file = file.clone();
+            segment(&mut file, damaged).fill(0);
+            let found = lost(&file).map(|(segment, proof, _)| (segment, proof));
+            let expected = (stretch > damaged as u16).then_some((damaged as u16, 11));
+            assert_eq!(found, expected, "stretch from {stretch}, segment {damaged}");
+        }
+        // The next stretch has begun, and its mark is lost.
+        *segment(&mut file, 11) = mark(1, 12, stretch.min(8)..8);
+        for damaged in 1..9 {
+            let mut file = file.clone();
+            segment(&mut file, damaged).fill(0);
+            let found = lost(&file).map(|(segment, ..)| segment);
+            assert_eq!(
+                found,
+                (damaged < 8).then_some(damaged as u16),
+                "stretch from {stretch}, segment {damaged}"
+            );
+        }
+        segment(&mut file, 11)[3000] = 1;
+        segment(&mut file, 11)[3001] = 1;
+        segment(&mut file, 2).fill(0);
+        assert_eq!(lost(&file), None, "a mark that cannot be read");
     }
 }

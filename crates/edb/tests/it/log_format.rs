@@ -1,7 +1,9 @@
 //! The bytes of the log's headers and segments, as docs/log-format.md has them. A change of any of them is a new
 //! format.
 
-use edb::log::{LogBuilder, LogHeader, LogHeaderDamage, LogTime, RecordChain, SEGMENT_BYTES, Signature};
+use edb::log::{
+    LogBuilder, LogHeader, LogHeaderDamage, LogTime, RecordChain, SEGMENT_BYTES, Signature, mark,
+};
 
 /// 2023-11-14 22:13:20.500 UTC.
 const TIME_MS: u64 = 1_700_000_000_500;
@@ -63,7 +65,14 @@ fn a_segment_has_the_documented_bytes() {
     let mut builder = LogBuilder::new(42, 3, 256, RecordChain::default());
     builder.append(&[3, 5], LogTime::from_unix_ms(TIME_MS));
     builder.seal();
-    compare("## Segments", &builder.take_full()[0].bytes);
+    let mut segment = builder.take_full().remove(0);
+    segment.stamp(2);
+    compare("## Segments", &segment.bytes);
+}
+
+#[test]
+fn the_mark_of_a_passive_copy_has_the_documented_bytes() {
+    compare("### Mark of a passive copy", &mark(42, 256, 9..12));
 }
 
 #[test]
@@ -78,6 +87,6 @@ fn a_log_of_another_version_is_refused_by_the_name_of_the_version() {
     assert_eq!(refused(36), LogHeaderDamage::Format { found: [8, 4001, 5] });
     assert_eq!(refused(40), LogHeaderDamage::Format { found: [8, 4000, 6] });
     let records = refused(4092);
-    assert_eq!(records, LogHeaderDamage::Records { found: 1 });
-    assert!(records.to_string().contains("its records have format 1"), "{records}");
+    assert_eq!(records, LogHeaderDamage::Records { found: 2 });
+    assert!(records.to_string().contains("its records have format 2"), "{records}");
 }

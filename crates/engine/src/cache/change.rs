@@ -81,6 +81,13 @@ impl Cache {
         made_anew.map(|change| PageKey { db, pgno: change.pgno }).find_map(|key| self.arrival_of(key))
     }
 
+    /// A page that `mini` makes anew and that another copy is to give first: what is given would take the place
+    /// of the new page.
+    pub(crate) fn awaited_in(&self, db: u8, mini: &MiniTransaction) -> Option<u32> {
+        let mut made_anew = mini.changes.iter().filter(|change| change.formats()).map(|change| change.pgno);
+        made_anew.find(|pgno| self.is_awaited(PageKey { db, pgno: *pgno }))
+    }
+
     /// Makes the changes of a mini-transaction that the log holds at `start..end` (`start` includes the images).
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use world::FixedHashMap;
 use world::sync::Notify;
 
+use super::FRAME_BYTES;
 use super::page::{CachedPage, SparePages};
 use super::unmade::{Unmade, UnmadePages};
 use crate::log::{LogPosition, POSITION_END};
@@ -43,6 +44,8 @@ pub(crate) enum Holds {
     Page,
     /// A page that failed its check; only recovery keeps such a page, to repair it.
     Damaged,
+    /// No bytes: the page failed its check, and another copy is to give it.
+    Awaited,
     /// No bytes: redo has not made the page yet.
     Deferred,
     /// No bytes: redo has read the page, or found that the file holds what it would make.
@@ -74,7 +77,7 @@ pub(crate) struct Frame {
     pub(crate) arrival: Option<Notify>,
 }
 
-const _: () = assert!(size_of::<Frame>() == 64);
+const _: () = assert!(size_of::<Frame>() == FRAME_BYTES);
 
 impl Frame {
     fn empty() -> Frame {
@@ -104,7 +107,7 @@ impl Frame {
     }
 
     fn may_leave(&self) -> bool {
-        let has_arrived = !matches!(self.holds, Holds::Nothing | Holds::Arriving);
+        let has_arrived = !matches!(self.holds, Holds::Nothing | Holds::Arriving | Holds::Awaited);
         self.pins == 0 && !self.writing && has_arrived
     }
 }
@@ -279,6 +282,12 @@ impl Frames {
     /// Frames whose pages operations hold.
     pub(crate) fn pinned(&self) -> usize {
         self.frames.iter().filter(|slot| slot.pins > 0).count()
+    }
+
+    /// Frames whose pages operations hold or are reading.
+    pub(crate) fn in_use(&self) -> usize {
+        let is_used = |slot: &&Frame| slot.pins > 0 || slot.holds == Holds::Arriving;
+        self.frames.iter().filter(is_used).count()
     }
 
     pub(crate) fn dirty_count(&self) -> usize {

@@ -13,6 +13,7 @@
 //!
 //! Limits: one page size per instance; reads and writes of at most 256 KiB and 512 KiB.
 
+mod awaited;
 mod change;
 mod frames;
 mod page;
@@ -29,8 +30,8 @@ use std::rc::Rc;
 
 use btree::PageCoding;
 use smallvec::SmallVec;
-use world::World;
 use world::sync::Notify;
+use world::{PageBuf, World};
 
 pub(crate) use change::CodecCoding;
 use frames::Frames;
@@ -45,10 +46,15 @@ pub(crate) use write::writes_outstanding;
 
 use crate::config::InstanceConfig;
 use crate::error::{Error, Result};
+use crate::flush_map::FlushMap;
 use crate::io::IoFile;
+use crate::judge::dbtime;
 use crate::log::writer::Log;
 use crate::log::{LogPosition, POSITION_END};
 use crate::signal::Poison;
+
+/// Memory of a frame without its page, in bytes.
+const FRAME_BYTES: usize = 64;
 
 /// Smallest cache with which every operation can hold what it needs.
 const FRAMES_MIN: usize = 64;
@@ -64,6 +70,9 @@ pub struct CacheStatus {
     pub dirty_pages: u64,
     /// Times an operation had to wait for a free buffer, since the start.
     pub page_fault_stalls: u64,
+    /// Those of them that storage of any speed would have: operations held or read more pages at once than the cache
+    /// keeps free, so the cache is too small for the load.
+    pub small_cache_stalls: u64,
 }
 
 /// A database as the cache sees it.
@@ -75,6 +84,8 @@ pub(crate) struct CachedDatabase {
     pub(crate) template_id: Option<u64>,
     /// The same, if its pages can be used without their bytes.
     template: Option<Rc<Template>>,
+    /// The versions that pages of the file have.
+    flush_map: Option<FlushMap>,
     /// Whether pages that are not used are packed.
     packs_pages: bool,
     /// Oldest first change of pages written since the last sync began.
@@ -97,10 +108,21 @@ impl CachedDatabase {
             coding,
             template_id,
             template,
+            flush_map: None,
             unsynced: Cell::new(POSITION_END),
             syncing: Cell::new(POSITION_END),
             syncs_running: Cell::new(0),
         }
+    }
+
+    /// Pages that are read are compared with `flush_map`.
+    pub(crate) fn compared_with(self, flush_map: FlushMap) -> CachedDatabase {
+        CachedDatabase { flush_map: Some(flush_map), ..self }
+    }
+
+    /// Whether page `pgno`, which is good by itself, is the one that was written there last.
+    fn is_newest(&self, pgno: u32, page: &PageBuf) -> bool {
+        self.flush_map.as_ref().is_none_or(|map| !map.contradicts(pgno, dbtime(page, pgno, self.template_id)))
     }
 }
 
@@ -123,6 +145,7 @@ struct Inner {
     databases: RefCell<Vec<Option<Rc<CachedDatabase>>>>,
     /// While the log is redone.
     redo: Cell<Option<RedoFor>>,
+    awaited: awaited::Awaited,
     /// A frame became free.
     freed: Notify,
     /// Free frames are short.
@@ -133,6 +156,7 @@ struct Inner {
     /// Frames that become free when the write of their page ends.
     leaving: Cell<usize>,
     stalls: Cell<u64>,
+    small_cache_stalls: Cell<u64>,
     /// The bytes of the page being encoded.
     scratch: RefCell<Vec<u8>>,
 }
@@ -165,16 +189,18 @@ impl Cache {
             frames: RefCell::new(Frames::new(FRAMES_MIN, config.page_bytes)),
             databases: RefCell::new(Vec::new()),
             redo: Cell::new(None),
+            awaited: awaited::Awaited::default(),
             freed: Notify::new(),
             scavenge: Notify::new(),
             written: Notify::new(),
             writes_running: Cell::new(0),
             leaving: Cell::new(0),
             stalls: Cell::new(0),
+            small_cache_stalls: Cell::new(0),
             scratch: RefCell::default(),
         };
         let cache = Cache(Rc::new(inner));
-        for notify in [&cache.0.freed, &cache.0.scavenge, &cache.0.written] {
+        for notify in [&cache.0.freed, &cache.0.scavenge, &cache.0.written, &cache.0.awaited.replaced] {
             poison.wake_on_failure(notify);
         }
         cache.set_thresholds(FRAMES_MIN);
@@ -228,6 +254,7 @@ impl Cache {
             capacity_bytes: bytes(frames.capacity()),
             dirty_pages: frames.dirty_count() as u64,
             page_fault_stalls: self.0.stalls.get(),
+            small_cache_stalls: self.0.small_cache_stalls.get(),
         }
     }
 

@@ -10,7 +10,7 @@ use super::page::CachedPage;
 use super::unmade::Unmade;
 use super::{Cache, CachedDatabase, PageKey, Pins};
 use crate::error::{Error, Result};
-use crate::judge::{Finding, judge};
+use crate::judge::{Finding, STALE, judge};
 
 /// Largest read of adjacent pages.
 const READ_BYTES_MAX: usize = 256 << 10;
@@ -20,6 +20,8 @@ enum Found {
     /// Redo has read it, and kept no bytes.
     NotKept(u32),
     Arriving(Notify),
+    /// Another copy is to give it.
+    Awaited,
     Absent,
 }
 
@@ -78,7 +80,7 @@ impl Cache {
                 "one step needs more pages than the cache has room for, {capacity}"
             )));
         }
-        let mut stalled = false;
+        let (mut stalled, mut awaited_until) = (false, None);
         loop {
             self.0.poison.check()?;
             match self.look_up(key) {
@@ -92,6 +94,7 @@ impl Cache {
                     return self.refuse_damaged(key, frame);
                 }
                 Found::Arriving(arrival) => arrival.wait().await,
+                Found::Awaited => self.replaced(key, &mut awaited_until).await?,
                 Found::Absent => {
                     if self.0.frames.borrow().available() > 0 {
                         let arrival = self.expect_pages(key, 1, Purpose::Use, wanted);
@@ -101,7 +104,7 @@ impl Cache {
                         self.read_pages(key, arrival).await?;
                     } else {
                         if !stalled {
-                            self.0.stalls.set(self.0.stalls.get() + 1);
+                            self.count_stall();
                             stalled = true;
                         }
                         self.0.scavenge.notify_all();
@@ -109,6 +112,14 @@ impl Cache {
                     }
                 }
             }
+        }
+    }
+
+    /// Counts a wait for a free buffer, and whether the size of the cache is its cause.
+    fn count_stall(&self) {
+        self.0.stalls.set(self.0.stalls.get() + 1);
+        if self.0.frames.borrow().in_use() > self.0.scavenge_stop.get() {
+            self.0.small_cache_stalls.set(self.0.small_cache_stalls.get() + 1);
         }
     }
 
@@ -179,6 +190,7 @@ impl Cache {
         match slot.holds {
             Holds::Arriving => Found::Arriving(slot.arrival.get_or_insert_default().clone()),
             Holds::InFile => Found::NotKept(frame),
+            Holds::Awaited => Found::Awaited,
             _ => Found::Here(frame),
         }
     }
@@ -217,10 +229,15 @@ impl Cache {
         };
         let now_ns = self.0.world.now().ns;
         let frames_read: SmallVec<[u32; 1]> = std::mem::replace(&mut arrival.frames, smallvec![]);
-        let mut first_damage = None;
+        let (mut first_damage, mut reported) = (None, SmallVec::<[u32; 1]>::new());
+        let on_damage = self.on_damage();
         for ((frame, page), pgno) in frames_read.into_iter().zip(pages).zip(first.pgno..) {
             let key = PageKey { pgno, ..first };
-            let finding = judge(&page, u64::from(pgno) + 1, database.template_id);
+            let mut finding = judge(&page, u64::from(pgno) + 1, database.template_id);
+            // Redo meets other versions; what it needs to know of them it asks the log.
+            if finding == Finding::Good && self.0.redo.get().is_none() && !database.is_newest(pgno, &page) {
+                finding = Finding::Bad(STALE.to_owned());
+            }
             let mut frames = self.0.frames.borrow_mut();
             let slot = frames.get_mut(frame);
             assert!(slot.holds == Holds::Arriving, "what was read comes to the frame that awaits it");
@@ -235,12 +252,18 @@ impl Cache {
                 (slot.holds, slot.page) = (Holds::Page, Some(page));
             } else if self.0.redo.get().is_some() {
                 (slot.holds, slot.page) = (Holds::Damaged, Some(CachedPage::of(page)));
+            } else if finding == Finding::Uninitialised && arrival.purpose == Purpose::Ahead {
+                // It may belong to no tree; who reads ahead need not know.
+                frames.release(frame);
+            } else if on_damage.is_some() {
+                slot.holds = Holds::Awaited;
+                reported.push(pgno);
             } else {
                 frames.release(frame);
                 first_damage.get_or_insert_with(|| self.damaged(key, finding.reason()));
             }
             match (frames.get(frame).holds, arrival.purpose) {
-                (Holds::Nothing, _) => {}
+                (Holds::Nothing | Holds::Awaited, _) => {}
                 (_, Purpose::Use) => frames.touch_new(frame, now_ns),
                 (_, Purpose::Ahead) => frames.expect_use(frame, now_ns),
             }
@@ -248,6 +271,9 @@ impl Cache {
             if let Some(waiters) = waiters {
                 waiters.notify_all();
             }
+        }
+        if let Some(on_damage) = on_damage {
+            reported.into_iter().for_each(|pgno| on_damage(first.db, pgno));
         }
         first_damage.map_or(Ok(()), Err)
     }

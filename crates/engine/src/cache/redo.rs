@@ -75,7 +75,7 @@ impl Frame {
     /// What the frame has of its page before that is replaced from the log.
     fn before(&self) -> Result<Rebuilt, String> {
         match self.holds {
-            Holds::Arriving | Holds::Nothing => Err(left_memory()),
+            Holds::Arriving | Holds::Nothing | Holds::Awaited => Err(left_memory()),
             Holds::Page | Holds::Deferred | Holds::InFile => Ok(Rebuilt::Verified),
             Holds::Damaged => Ok(Rebuilt::FailedCheck),
         }

@@ -162,3 +162,47 @@ fn redo_finds_the_pages_before_the_end_of_a_file_whole() {
         assert_eq!(over_the_end.map(|pgno| cache.is_absent(key(pgno))), [false; 3]);
     });
 }
+
+/// A cache of 64 pages, of which it keeps 8 free, that has none left: operations hold every page, or every page waits
+/// to be written. Returns the waits of one more read: all, and those that the size of the cache caused.
+fn stalls(held: bool) -> (u64, u64) {
+    let sim = Simulation::new(1, SimConfig::default());
+    let world = sim.host("h");
+    sim.volume("h", "/v", 1 << 30);
+    sim.run_until(async {
+        let cache = small_cache(&world).await;
+        let mut operations = Vec::new();
+        for pgno in 1..=FRAMES_MIN as u32 {
+            let mut pins = cache.pins();
+            cache.fetch(key(pgno), &mut pins).await.unwrap();
+            if held {
+                operations.push(pins);
+            } else {
+                let mut frames = cache.0.frames.borrow_mut();
+                let frame = frames.find(key(pgno)).expect("it is held");
+                let position = LogPosition::new(1, 1, 0);
+                frames.mark_changed(frame, position, position);
+            }
+        }
+        let (stop, scavenging) = (StopSignal::new(), cache.clone());
+        let stopped = stop.clone();
+        let scavenger = world.spawn(async move { scavenging.scavenge(&stopped).await });
+        let reading = {
+            let cache = cache.clone();
+            world.spawn(async move { cache.fetch(key(FRAMES_MIN as u32 + 1), &mut cache.pins()).await })
+        };
+        world.sleep(Duration::from_secs(1)).await;
+        drop(operations);
+        reading.await.expect("room has come");
+        stop.stop();
+        cache.wake_scavenger();
+        scavenger.await;
+        (cache.status().page_fault_stalls, cache.status().small_cache_stalls)
+    })
+}
+
+#[test]
+fn stall_behind_slow_writes_is_told_from_stall_of_a_small_cache() {
+    assert_eq!(stalls(false), (1, 0), "pages wait to be written: the storage is the cause");
+    assert_eq!(stalls(true), (1, 1), "operations hold more pages than the cache keeps free");
+}

@@ -7,7 +7,7 @@ use btree::{PageChange, PageCoding, PageRecord, PageRecordKind};
 use edb::page::PageRef;
 use world::PageBuf;
 
-use super::frames::Frame;
+use super::FRAME_BYTES;
 
 /// A page as the log holds it.
 pub(crate) struct LoggedPage {
@@ -17,7 +17,7 @@ pub(crate) struct LoggedPage {
 }
 
 /// What any page without bytes takes.
-const UNMADE_BYTES: usize = size_of::<Frame>() + size_of::<Unmade>();
+const UNMADE_BYTES: usize = FRAME_BYTES + size_of::<Unmade>();
 
 /// All pages of a cache of which there are no bytes.
 #[derive(Clone, Default)]

@@ -3,16 +3,15 @@
 //! Invariants
 //! 1. A log belongs to the stream iff its signature, its generation and the creation time of the log before it fit.
 //! 2. A torn tail is allowed only in the last log: reading ends at its first segment that is not usable. Anywhere else
-//!    such a segment is damage.
+//!    such a segment is damage. It is in the last log, too, if what lies behind proves that it was durable
+//!    ([`LogContents::settle_end`]): then nothing is given up or wiped.
 //! 3. A record is delivered whole and as it was written, or not at all: a segment's own checksum is a parity
 //!    code that a torn write can pass. In the last log a wrong record is part of the torn tail, elsewhere it is
 //!    damage.
 //!
 //! Limits: log files are read in pieces of at most 256 KiB (5 reads for a log of 1 MiB: its header is read alone).
 
-use std::ops::Range;
-
-use edb::log::{GENERATION_MAX, LogFile, LogHeader, LogHeaderDamage, Records};
+use edb::log::{GENERATION_MAX, LogFile, LogHeader, LogHeaderDamage, Records, Rest};
 use results::IoClass;
 use world::{OpenMode, SECTOR_BYTES, World};
 
@@ -36,8 +35,14 @@ pub(crate) struct LogFiles {
 pub(crate) struct LogContents {
     file: LogFile,
     path: String,
-    /// Behind the last segment that holds anything at all.
-    used_end: u16,
+}
+
+/// How the current log ends.
+pub(crate) struct Ending {
+    /// A segment that is valid by itself holds a record that is not what was written: the log ends before it.
+    pub(crate) is_cut: bool,
+    /// What lies behind the end.
+    pub(crate) rest: Rest,
 }
 
 impl LogFiles {
@@ -107,12 +112,7 @@ impl LogContents {
             bytes.extend_from_slice(page.as_slice());
             piece = READ_BYTES_MAX;
         }
-        let check = move || {
-            let used =
-                bytes.chunks_exact(SECTOR_BYTES).rposition(|segment| segment.iter().any(|&byte| byte != 0));
-            (used.map_or(0, |last| last as u16 + 1), LogFile::read(bytes))
-        };
-        let (used_end, file) = world.compute(check).await;
+        let file = world.compute(move || LogFile::read(bytes)).await;
         let file = file.map_err(|damage| damaged(path, &damage.to_string()))?;
         if file.header().segments != segments {
             return Err(damaged(
@@ -120,7 +120,7 @@ impl LogContents {
                 &format!("it has {} segments, not {segments}", file.header().segments),
             ));
         }
-        Ok(LogContents { file, path: path.to_owned(), used_end })
+        Ok(LogContents { file, path: path.to_owned() })
     }
 
     pub(crate) fn header(&self) -> &LogHeader {
@@ -142,15 +142,17 @@ impl LogContents {
         self.file.tail() == edb::log::Tail::Full
     }
 
-    /// The segments behind the usable ones, if anything is in them.
-    pub(crate) fn leftover(&self) -> Option<Range<u16>> {
-        (self.used_end > self.next_segment()).then(|| self.next_segment()..self.used_end)
-    }
-
-    /// The last log ends before the segment in which `assembler`, which has seen the logs before, finds a
-    /// record that is not what was written. Returns whether there was one.
-    pub(crate) fn cut_at_bad_record(&mut self, assembler: &Records) -> bool {
-        self.file.cut_at_bad_record(assembler)
+    /// Ends the current log before its first segment that is not usable, or in which `records`, which have seen the
+    /// logs before, find one that is not what was written.
+    ///
+    /// # Errors
+    /// If what lies behind proves that this segment was durable: the log does not end there, it is damaged.
+    pub(crate) fn settle_end(&mut self, records: Option<&Records>) -> Result<Ending> {
+        let is_cut = records.is_some_and(|records| self.file.cut_at_bad_record(records));
+        match self.file.lost().filter(|_| !planted!(DamageTakenForTheEnd)) {
+            Some(lost) => Err(damaged(&self.path, &lost.to_string())),
+            None => Ok(Ending { is_cut, rest: self.file.rest() }),
+        }
     }
 
     /// The whole file, usable or not.

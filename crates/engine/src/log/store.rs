@@ -5,7 +5,9 @@
 //! 2. A stretch is taken only where the log ends, and only if every segment of it is what was written, in its
 //!    place, and of the same stream, and every record is the one that follows the record before it: no gap,
 //!    nothing twice, nothing changed.
-//! 3. Behind the end of the last log there are zeros, so what a cut has left can never pass for a continuation.
+//! 3. Behind the end of the last log there are zeros, so what a cut has left can never pass for a continuation. Only
+//!    the last segment, which holds no records, has a mark: it names the stretch that is written together with it,
+//!    and is never zeroed before that is durable.
 //! 4. A crash in the middle of a write may leave segments that pass their checksum and are torn (see
 //!    `recovery::pages`): the checksums of whole records are what counts. So after a crash the log ends behind
 //!    its last whole record, in the middle of a segment, and no commit that was reported as stored lies behind
@@ -14,7 +16,9 @@
 //!
 //! Limits: a stretch belongs to one log.
 
-use edb::log::{LogHeader, Records, SegmentState, judge_segment};
+use std::ops::Range;
+
+use edb::log::{LogHeader, Records, SegmentState, judge_segment, mark};
 use results::IoClass;
 use smallvec::smallvec;
 use world::{ErrorKind, OpenMode, PageBuf, World};
@@ -126,12 +130,14 @@ impl LogStore {
         let records = self.inspect_records(stretch, first, &bytes).await?;
         match &self.open {
             Some(file) if first > 0 => {
-                write_segments(file, first, &bytes).await?;
+                self.write_segments(file, first, &bytes).await?;
+                let behind = first + (bytes.len() / SEGMENT_BYTES) as u16;
+                self.mark(file, generation, first..behind).await?;
                 if !planted!(StretchNotSynced) {
                     file.sync().await?;
                 }
             }
-            _ if first == 0 => self.put_log(&bytes).await?,
+            _ if first == 0 => self.put_log(generation, &bytes).await?,
             _ => return Err(refused(stretch.from, "its log has no beginning here")),
         }
         if stretch.closes {
@@ -188,7 +194,7 @@ impl LogStore {
         self.end = to;
         if is_open(to) {
             let file = IoFile::open(&self.world, &current, OpenMode::ReadWrite, &self.counters).await?;
-            self.wipe(&file, first_free(to)).await?;
+            self.wipe(&file, to.generation(), first_free(to)).await?;
             self.open = Some(file);
         }
         self.last_header = match last_generation(to) {
@@ -253,7 +259,7 @@ impl LogStore {
     /// The log that was not complete when the host went down: it ends between two records.
     async fn open_current(&mut self, mut records: Records) -> Result<()> {
         let current = self.names.current();
-        let log = self.read_log(&current).await?;
+        let mut log = self.read_log(&current).await?;
         let header = *log.header();
         let generation = header.generation;
         match &self.last_header {
@@ -263,35 +269,51 @@ impl LogStore {
             Some(_) => {}
             None => self.start = generation,
         }
+        log.settle_end(Some(&records))?;
         let mut end = LogPosition::new(generation, 1, 0);
         for (segment, behind) in log.segments().zip(2..) {
-            let before = end;
-            if records.push(segment, |record_end, _| end = record_end).is_err() {
-                // A power cut tore the segment where its own checksum does not see it: all of it goes.
-                end = before;
-                break;
-            }
+            let pushed = records.push(segment, |record_end, _| end = record_end);
+            pushed.map_err(|damage| damaged(&current, &damage.to_string()))?;
             if records.is_between_records() {
                 end = LogPosition::new(generation, behind, 0);
             }
         }
         let file = IoFile::open(&self.world, &current, OpenMode::ReadWrite, &self.counters).await?;
-        self.wipe(&file, first_free(end)).await?;
+        self.wipe(&file, generation, first_free(end)).await?;
         (self.end, self.last_header) = (end, Some(header));
         self.open = Some(file);
         Ok(())
     }
 
-    /// Zeroes the log from `segment` on.
-    async fn wipe(&self, file: &IoFile, segment: u16) -> Result<()> {
+    /// Zeroes the log from `segment` on, durably, and marks what is before it.
+    async fn wipe(&self, file: &IoFile, generation: u32, segment: u16) -> Result<()> {
         let mut offset = usize::from(segment) * SEGMENT_BYTES;
-        let end = usize::from(self.segments) * SEGMENT_BYTES;
+        let end = usize::from(self.segments - 1) * SEGMENT_BYTES;
         while offset < end {
             let bytes = PIECE_BYTES_MAX.min(end - offset);
             file.write(IoClass::LogPrepareWrite, offset as u64, smallvec![PageBuf::empty(bytes)]).await?;
             offset += bytes;
         }
+        self.mark(file, generation, segment..segment).await?;
         file.sync().await
+    }
+
+    /// Names the segments that are written together with the mark: everything before them is durable.
+    async fn mark(&self, file: &IoFile, generation: u32, stretch: Range<u16>) -> Result<()> {
+        let bytes = mark(generation, self.segments, stretch);
+        let offset = u64::from(self.segments - 1) * SEGMENT_BYTES as u64;
+        file.write(IoClass::LogPrepareWrite, offset, smallvec![PageBuf::copy_of(&bytes)]).await
+    }
+
+    /// Writes the segments from `first` on, but not the last one of a log, which is not the sender's.
+    async fn write_segments(&self, file: &IoFile, first: u16, bytes: &[u8]) -> Result<()> {
+        let room = usize::from(self.segments - 1 - first) * SEGMENT_BYTES;
+        let mut offset = u64::from(first) * SEGMENT_BYTES as u64;
+        for piece in bytes[..room.min(bytes.len())].chunks(PIECE_BYTES_MAX) {
+            file.write(IoClass::LogWrite, offset, smallvec![PageBuf::copy_of(piece)]).await?;
+            offset += piece.len() as u64;
+        }
+        Ok(())
     }
 
     /// Whether `bytes`, the segments from `first` on that end with the stretch, are what was written; gives
@@ -379,16 +401,16 @@ impl LogStore {
     }
 
     /// Makes a file of the first segments of a log, in the place of one that is there.
-    async fn put_log(&mut self, bytes: &[u8]) -> Result<()> {
+    async fn put_log(&mut self, generation: u32, bytes: &[u8]) -> Result<()> {
         let (next, current) = (self.names.next(), self.names.current());
         if self.world.entry(&next).await?.is_some() {
             self.world.remove(&next).await?;
         }
         self.open = None;
         let file = IoFile::open(&self.world, &next, OpenMode::CreateNew, &self.counters).await?;
-        write_segments(&file, 0, bytes).await?;
+        self.write_segments(&file, 0, bytes).await?;
         // Syncs what was written before, too.
-        self.wipe(&file, (bytes.len() / SEGMENT_BYTES) as u16).await?;
+        self.wipe(&file, generation, (bytes.len() / SEGMENT_BYTES) as u16).await?;
         self.world.rename(&next, &current).await?;
         self.world.sync_dir(&self.names.directory).await?;
         self.open = Some(IoFile::open(&self.world, &current, OpenMode::ReadWrite, &self.counters).await?);
@@ -430,15 +452,6 @@ fn first_of_chain(generations: &[u32]) -> u32 {
         first = generation;
     }
     first
-}
-
-async fn write_segments(file: &IoFile, first: u16, bytes: &[u8]) -> Result<()> {
-    let mut offset = u64::from(first) * SEGMENT_BYTES as u64;
-    for piece in bytes.chunks(PIECE_BYTES_MAX) {
-        file.write(IoClass::LogWrite, offset, smallvec![PageBuf::copy_of(piece)]).await?;
-        offset += piece.len() as u64;
-    }
-    Ok(())
 }
 
 /// Reads the log between two positions, at most to the end of the log in which the first lies, and checks it segment by

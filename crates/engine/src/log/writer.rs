@@ -10,8 +10,10 @@
 //! 5. A flush closes the open segment, so no segment is ever rewritten and a torn write can only hit records
 //!    that nobody was promised. (The shadow segments of the format protect rewritten segments; a log written
 //!    this way has none.)
+//! 6. One write is under way at a time, and each of its segments names the first one. An opening needs that to tell
+//!    damage from a torn write (`edb::log`, `ending`).
 //!
-//! Limits: at most 512 KiB per write; one write at a time.
+//! Limits: at most 512 KiB per write.
 
 mod next;
 
@@ -20,7 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 
-use edb::log::{GENERATION_MAX, LogBuilder, LogHeader, RecordChain, Segment};
+use edb::log::{GENERATION_MAX, LogBuilder, LogHeader, RecordChain, Segment, WRITE_SEGMENTS_MAX};
 use results::IoClass;
 use smallvec::smallvec;
 use world::sync::Notify;
@@ -34,7 +36,7 @@ use crate::signal::Poison;
 pub use next::LogHold;
 
 /// Largest single log write, and the piece in which the next log is zero-filled.
-const WRITE_BYTES_MAX: usize = 512 << 10;
+const WRITE_BYTES_MAX: usize = WRITE_SEGMENTS_MAX as usize * SECTOR_BYTES;
 
 /// Generations that no new change begins in: they are for ends of what is open.
 const GENERATIONS_KEPT: u32 = 256;
@@ -398,9 +400,10 @@ impl Log {
         state.full.extend(full);
         let first = state.full.front()?.position;
         let same_log = |segment: &&Segment| segment.position.generation() == first.generation();
-        let count = state.full.iter().take(WRITE_BYTES_MAX / SECTOR_BYTES).take_while(same_log).count();
+        let count = state.full.iter().take(WRITE_SEGMENTS_MAX.into()).take_while(same_log).count();
         let State { full, builder, .. } = state;
-        let pages = full.drain(..count).map(|segment| {
+        let pages = full.drain(..count).map(|mut segment| {
+            segment.stamp(first.segment());
             let page = page_of(&segment.bytes);
             builder.reuse(segment);
             page

@@ -59,6 +59,11 @@ impl BranchCounts {
         self.0[branch as usize]
     }
 
+    /// The branches that were taken, and how often.
+    pub fn taken(&self) -> impl Iterator<Item = (RecoveryBranch, u32)> {
+        RecoveryBranch::ALL.into_iter().zip(self.0).filter(|(_, times)| *times > 0)
+    }
+
     /// Adds what another recovery did.
     pub fn merge(&mut self, other: &BranchCounts) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {

@@ -4,7 +4,6 @@
 //! the log before.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use btree::{LogRecord, PageRecord};
 use edb::log::{LogHeader, RecordChain, Records, SEGMENT_BYTES};
@@ -16,7 +15,7 @@ use super::source::{LogPart, Segments};
 use super::{Participants, takes_part};
 use crate::error::{Error, Result};
 use crate::log::LogPosition;
-use crate::log::reader::damaged;
+use crate::log::reader::{Ending, damaged};
 
 /// What replay needs of the log.
 #[derive(Default)]
@@ -40,7 +39,7 @@ pub(super) struct Decoded {
     pub(super) records: DecodedRecords,
     pub(super) replayed: Replayed,
     /// Of the last log file only.
-    pub(super) tail: Option<Tail>,
+    pub(super) ending: Option<Ending>,
     /// The beginning of the segment behind it.
     pub(super) end: LogPosition,
     /// Whether the log ends with it.
@@ -86,14 +85,6 @@ pub(super) struct DecodedRecords {
     pub(super) newest_transaction: u32,
 }
 
-/// How the last log ends.
-pub(super) struct Tail {
-    /// A segment that is valid by itself holds a record that is not what was written: the log ends before it.
-    pub(super) is_cut: bool,
-    /// Segments behind the end that hold something.
-    pub(super) leftover: Option<Range<u16>>,
-}
-
 impl Chain {
     /// Of the log that was decoded last.
     pub(super) fn newest(&self) -> Option<&LogHeader> {
@@ -130,7 +121,7 @@ impl Chain {
         for_workers: Option<(usize, Used)>,
     ) -> Result<Decoded> {
         let (from, generation) = (part.from, part.from.generation());
-        let mut tail = None;
+        let mut ending = None;
         let (end, closes) = match &mut part.segments {
             Segments::File { log, is_last: false } => {
                 if !log.is_complete() {
@@ -144,8 +135,7 @@ impl Chain {
                 if planted!(RecordSumIgnored) {
                     self.records.ignore_checksums();
                 }
-                let is_cut = log.cut_at_bad_record(&self.records);
-                tail = Some(Tail { is_cut, leftover: log.leftover() });
+                ending = Some(log.settle_end(Some(&self.records))?);
                 (LogPosition::new(generation, log.next_segment(), 0), true)
             }
             Segments::Stored { stretch, .. } => (stretch.end(), stretch.closes),
@@ -165,7 +155,18 @@ impl Chain {
             Segments::Stored { stretch, .. } => (0, stretch.bytes),
         };
         let (path, replayed) = (part.path, taker.end());
-        Ok(Decoded { path, generation, records, replayed, tail, end, closes, chain: self, corrected, memory })
+        Ok(Decoded {
+            path,
+            generation,
+            records,
+            replayed,
+            ending,
+            end,
+            closes,
+            chain: self,
+            corrected,
+            memory,
+        })
     }
 
     /// The records that end in these segments, the first of which begins at `from` or before.

@@ -11,7 +11,8 @@
 //! 4. The log is durable before a page is written from it: the process before may have ended between a write
 //!    and its sync.
 //! 5. What follows the last valid segment is wiped before the log goes on, so that leftovers of a lost tail can never
-//!    pass for a continuation.
+//!    pass for a continuation. That comes after the pages are judged: a recovery that fails leaves the log as it found
+//!    it. A current log that lost durable segments is refused before anything is changed.
 //!
 //! Redo goes through the log with the replayer that a passive copy uses, too (`replayer`). Pages are redone where it
 //! runs, or by workers who have divided them (`divide`, `workers`).
@@ -25,10 +26,10 @@ mod preread;
 mod records;
 mod replayer;
 mod source;
+mod turns;
 mod workers;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::rc::Rc;
 
 use edb::header::State;
@@ -72,6 +73,10 @@ pub struct RecoveryReport {
     pub pages_repaired: u64,
     /// Log segments with a flipped bit that was corrected.
     pub segments_corrected: u64,
+    /// Log segments behind the end of the current log that held something and were wiped.
+    pub segments_given_up: u64,
+    /// Those of them that no torn write explains.
+    pub segments_unexplained: u64,
     /// Transactions undone.
     pub transactions_rolled_back: u32,
     /// Time to replay the logs.
@@ -80,6 +85,8 @@ pub struct RecoveryReport {
     pub write_seconds: f64,
     /// Time to undo open transactions.
     pub undo_seconds: f64,
+    /// Databases, by number, whose flush map contradicted them, and how: it is begun anew.
+    pub flush_maps_refused: Vec<(u8, String)>,
     /// Which ways it took.
     pub branches: BranchCounts,
 }
@@ -121,8 +128,8 @@ impl Recovery<'_> {
         let current = self.names.current();
         let header = self.read_header(&current).await?;
         let participants = self.participants(&header).await?;
-        let is_full = participants.1 > last && self.is_full(&current).await?;
-        self.check_required(participants.1, last, is_full)?;
+        let log = self.read_current().await?;
+        self.check_required(participants.1, last, log.is_complete())?;
         let start = self.start(files, &header, &participants.0, &mut report).await?;
         report.log_end = start;
         // What an ended process wrote and did not sync can be read, and a power cut would take it back: pages
@@ -138,11 +145,12 @@ impl Recovery<'_> {
         let is_by_page = self.config.redo == Redo::ByPage && has_participants;
         match is_by_page.then(|| Workers::start(self)).flatten() {
             Some(mut workers) => {
-                let redone = self.redo_pages(&mut replayer, last, started, Some(&mut workers)).await;
+                let redone = self.redo_pages(&mut replayer, log, started, Some(&mut workers)).await;
                 workers.end(redone).await?;
             }
-            None => self.redo_pages(&mut replayer, last, started, None).await?,
+            None => self.redo_pages(&mut replayer, log, started, None).await?,
         }
+        self.wipe(&file, &mut replayer).await?;
         let (next_segment, chain) = (replayer.replayed().segment(), replayer.records());
         let mut replay = replayer.replay;
         let oldest = self.drop_leftovers(files, last, &mut replay.report).await?;
@@ -155,21 +163,25 @@ impl Recovery<'_> {
         })
     }
 
-    /// Redo of the logs up to `last`, to the end: in memory, then in the files.
+    /// Redo of the logs up to the current one, to the end: in memory, then in the files.
     async fn redo_pages(
         &self,
         replayer: &mut Replayer,
-        last: u32,
+        current: LogContents,
         started: Time,
         mut workers: Option<&mut Workers>,
     ) -> Result<()> {
         // A log that is full, with nothing left to write: the checkpoint names the next one, which may not be
         // there yet. Its records are needed no more, but where it ends is.
+        let last = current.header().generation;
         let next = replayer.start().generation().min(last);
         self.cache.set_redo(Some(RedoFor::Opening));
         let replayed = match workers.as_deref_mut() {
-            Some(workers) => replayer.run_with(self, next..=last, workers).await,
-            None => replayer.run(self, Source::Files { next, last, memory: Vec::new() }).await,
+            Some(workers) => replayer.run_with(self, (next..last, current), workers).await,
+            None => {
+                let source = Source::Files { next, current: Some(current), memory: Vec::new() };
+                replayer.run(self, source).await
+            }
         };
         self.cache.set_redo(None);
         replayed?;
@@ -259,10 +271,13 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Whether every segment of a log that carries records is usable.
-    async fn is_full(&self, path: &str) -> Result<bool> {
-        let log = LogContents::read(self.world, path, self.segments, self.counters, IoClass::LogRead).await?;
-        Ok(log.is_complete())
+    /// The current log, as an ended instance has left it. It is judged before redo changes anything.
+    async fn read_current(&self) -> Result<LogContents> {
+        let (path, class) = (self.names.current(), IoClass::LogRead);
+        let mut log = LogContents::read(self.world, &path, self.segments, self.counters, class).await?;
+        // A record that is not what was written is found later, with the records before it.
+        log.settle_end(None)?;
+        Ok(log)
     }
 
     /// Removals of old logs that were not durable can come back with gaps between them: what lies behind a gap goes
@@ -345,12 +360,24 @@ impl Recovery<'_> {
         Ok(LogPosition::new(newer.generation, 0, 0))
     }
 
-    /// Zeroes segments behind the last valid one.
-    async fn wipe(&self, path: &str, leftover: Range<u16>) -> Result<()> {
-        let file = IoFile::open(self.world, path, OpenMode::ReadWrite, self.counters).await?;
-        let bytes = usize::from(leftover.end - leftover.start) * SECTOR_BYTES;
-        let offset = u64::from(leftover.start) * SECTOR_BYTES as u64;
-        file.write_durable(IoClass::LogPrepareWrite, offset, smallvec![PageBuf::empty(bytes)]).await
+    /// Zeroes what lies behind the last valid segment of the current log.
+    async fn wipe(&self, file: &IoFile, replayer: &mut Replayer) -> Result<()> {
+        let (end, rest) = (replayer.replayed().segment(), replayer.replay.rest);
+        if rest.segments > 0 {
+            let bytes = usize::from(rest.end - end) * SECTOR_BYTES;
+            let offset = u64::from(end) * SECTOR_BYTES as u64;
+            file.write_durable(IoClass::LogPrepareWrite, offset, smallvec![PageBuf::empty(bytes)]).await?;
+            replayer.replay.report.branches.count(RecoveryBranch::TailWiped);
+        }
+        // Only now: the mark of a copy says which segments may be torn.
+        if rest.is_marked { self.clear_mark(file).await } else { Ok(()) }
+    }
+
+    /// Zeroes the mark of a passive copy: an instance goes on with the log. A mark that a power cut brings back says
+    /// less than is true.
+    pub(crate) async fn clear_mark(&self, file: &IoFile) -> Result<()> {
+        let offset = u64::from(self.segments - 1) * SECTOR_BYTES as u64;
+        file.write(IoClass::LogPrepareWrite, offset, smallvec![PageBuf::empty(SECTOR_BYTES)]).await
     }
 }
 

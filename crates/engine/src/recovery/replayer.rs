@@ -10,16 +10,16 @@
 //! workers [`LOGS_AHEAD`] logs are being read, and as many are decoded and wait.
 
 use std::cell::RefCell;
-use std::ops::RangeInclusive;
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 
-use btree::LogRecord;
-use edb::log::{LogHeader, RecordChain};
+use btree::{LogRecord, PageRecord, PageRecordKind};
+use edb::log::{LogHeader, RecordChain, Rest};
 use futures_util::future::{OptionFuture, join, join3};
 use futures_util::{StreamExt, stream};
+use world::World;
 use world::channel::{Receiver, Sender, channel};
-use world::{Duration, World};
 
 use super::decode::{Chain, Decoded, InLogOrder, Replayed, Scope, makes_no_sense};
 use super::divide::{Stretch, Used};
@@ -28,18 +28,16 @@ use super::pages::PageStates;
 use super::preread::{Pace, Prereader};
 use super::records::{Place, Said};
 use super::source::{LogPart, Segments, Source};
+use super::turns::Turns;
 use super::workers::{Workers, send};
 use super::{Participants, Recovery, RecoveryBranch, RecoveryReport, takes_part};
 use crate::error::{Error, Result};
 use crate::log::LogPosition;
-use crate::log::reader::damaged;
+use crate::log::reader::{LogContents, damaged};
 use crate::transactions::{Change, RowKey, Transactions};
 
 /// Logs that are read before their turn for workers, who are faster than one read of a log after the other.
 const LOGS_AHEAD: usize = 4;
-/// Records replayed before others of the thread have their turn, if none of them is a page: reads that have
-/// come make room for others only then.
-const RECORDS_AT_A_TIME: usize = 16;
 
 /// Repeats a log.
 pub(crate) struct Replayer {
@@ -62,6 +60,8 @@ pub(crate) struct Replay {
     pub(crate) logged_checkpoint: LogPosition,
     /// What must not change any more.
     pub(super) closed: Closed,
+    /// What lies behind the end of the current log.
+    pub(super) rest: Rest,
     pub(crate) report: RecoveryReport,
 }
 
@@ -70,27 +70,6 @@ enum Pages<'a> {
     /// The replayer, in the cache of the instance.
     Here(&'a Prereader),
     Handed(&'a mut Workers, &'a RefCell<Used>),
-}
-
-/// Lets the other tasks of the thread have their turn: replaying a log takes milliseconds, a read a fraction of one.
-pub(super) struct Turns<'a> {
-    world: &'a World,
-    replayed: usize,
-}
-
-impl Turns<'_> {
-    pub(super) fn new(world: &World) -> Turns<'_> {
-        Turns { world, replayed: 0 }
-    }
-
-    /// One more record is replayed; `is_page`: it held a page as a whole.
-    pub(super) async fn replayed(&mut self, is_page: bool) {
-        self.replayed = if is_page { RECORDS_AT_A_TIME } else { self.replayed + 1 };
-        if self.replayed >= RECORDS_AT_A_TIME {
-            self.replayed = 0;
-            self.world.sleep(Duration::ZERO).await;
-        }
-    }
 }
 
 impl Replayer {
@@ -104,6 +83,7 @@ impl Replayer {
             pages: PageStates::default(),
             logged_checkpoint: LogPosition::default(),
             closed: Closed::default(),
+            rest: Rest::default(),
             report,
         };
         Replayer { replay, chain: Chain::default(), at, is_cut_off: false }
@@ -143,21 +123,21 @@ impl Replayer {
         replayed
     }
 
-    /// Replays these logs, their pages with the help of `workers`.
+    /// Replays these closed logs and the current one, their pages with the help of `workers`.
     ///
     /// # Errors
     /// As [`Replayer::run`]; if a worker has ended, which [`Workers::end`] explains.
     pub(super) async fn run_with(
         &mut self,
         recovery: &Recovery<'_>,
-        logs: RangeInclusive<u32>,
+        (logs, current): (Range<u32>, LogContents),
         workers: &mut Workers,
     ) -> Result<()> {
         self.check_whole()?;
         let (memory, used) = (RefCell::default(), RefCell::default());
         let (send_read, read) = channel(0);
         let (send_decoded, decoded) = channel(LOGS_AHEAD);
-        let reading = recovery.read_ahead(logs, &memory, send_read);
+        let reading = recovery.read_ahead((logs, current), &memory, send_read);
         let decoding = decode_ahead(
             recovery.world,
             (self.chain.clone(), self.replay.scope.clone(), workers.count()),
@@ -234,7 +214,7 @@ impl Replayer {
     ) -> Result<T> {
         let Replayer { replay, chain, at, is_cut_off } = self;
         *is_cut_off = true;
-        recovery.begin(&part, replay).await?;
+        recovery.begin(&part, replay)?;
         let Decoded { records, replayed, end, closes, .. } = part;
         *chain = part.chain;
         let (replayed, beside) = join(recovery.replay(replayed, replay, pages), beside).await;
@@ -275,22 +255,24 @@ async fn decode_ahead(
 }
 
 impl Recovery<'_> {
-    /// Reads logs, several at a time, and hands them on in their order.
+    /// Reads closed logs, several at a time, and hands them on in their order, and then the current one.
     async fn read_ahead(
         &self,
-        logs: RangeInclusive<u32>,
+        (logs, current): (Range<u32>, LogContents),
         memory: &RefCell<Vec<Vec<u8>>>,
         mut read: Sender<Result<LogPart>>,
     ) {
-        let last = *logs.end();
         let reading = stream::iter(logs).map(|number| {
             let memory = memory.borrow_mut().pop().unwrap_or_default();
-            self.read_file(number, last, memory)
+            self.read_file(number, memory)
         });
         let mut reading = pin!(reading.buffered(LOGS_AHEAD));
-        while let Some(log) = reading.next().await
-            && send(&mut read, log).await
-        {}
+        while let Some(log) = reading.next().await {
+            if !send(&mut read, log).await {
+                return;
+            }
+        }
+        send(&mut read, Ok(self.current_part(current))).await;
     }
 
     /// The next part of the log, decoded; `None` where replay is to stop. Its pages are read ahead from now on.
@@ -317,20 +299,19 @@ impl Recovery<'_> {
     }
 
     /// Takes note of what a part of the log says, replayed or not: how the log ends, and how far counters have come.
-    async fn begin(&self, part: &Decoded, replay: &mut Replay) -> Result<()> {
+    fn begin(&self, part: &Decoded, replay: &mut Replay) -> Result<()> {
         replay.report.segments_corrected += u64::from(part.corrected);
-        if let Some(tail) = &part.tail {
-            if tail.is_cut {
+        if let Some(ending) = &part.ending {
+            if ending.is_cut {
                 replay.report.branches.count(RecoveryBranch::TailCutByRecord);
                 if replay.required > part.generation {
                     let reason = "a record in it is not what was written, and later ones were";
                     return Err(damaged(&part.path, reason));
                 }
             }
-            if let Some(leftover) = tail.leftover.clone() {
-                self.wipe(&part.path, leftover).await?;
-                replay.report.branches.count(RecoveryBranch::TailWiped);
-            }
+            replay.rest = ending.rest;
+            replay.report.segments_given_up += u64::from(ending.rest.segments);
+            replay.report.segments_unexplained += u64::from(ending.rest.unexplained);
         }
         for (&db, &(dbtime, first_end)) in &part.records.dbtimes {
             let database = self.database(db).ok_or_else(|| makes_no_sense(&part.path, first_end))?;
@@ -380,6 +361,7 @@ impl Recovery<'_> {
         replay: &mut Replay,
         prereader: &Prereader,
     ) -> Result<()> {
+        self.note_versions(pages.iter());
         let mut turns = Turns::new(self.world);
         let (mut pages, mut passed) = (pages.iter(), 0);
         for (at, record, pages_end) in records {
@@ -407,6 +389,7 @@ impl Recovery<'_> {
                 let (at, record) = records.next().expect("a stretch begins with a new length");
                 self.replay_record(at, record, std::iter::empty(), replay).await?;
             }
+            parts.iter().for_each(|part| self.note_versions(part.records.iter()));
             used.borrow_mut().keep_pages(&parts);
             workers.redo(parts).await?;
             for (at, record) in records {
@@ -415,6 +398,18 @@ impl Recovery<'_> {
             used.borrow_mut().keep_records(all);
         }
         Ok(())
+    }
+
+    /// The flush maps learn the versions that changes give their pages.
+    fn note_versions<'a>(&self, said: impl Iterator<Item = Said<'a>>) {
+        for PageRecord { db, pgno, dbtime, kind } in said.map(|said| said.record) {
+            if matches!(kind, PageRecordKind::Change { .. })
+                && !planted!(RedoneVersionsNotNoted)
+                && let Some(database) = self.database(db)
+            {
+                database.flush_map.note(pgno, dbtime);
+            }
+        }
     }
 
     /// `said`: what the record says of pages, if they are redone here.

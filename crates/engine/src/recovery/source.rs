@@ -11,11 +11,11 @@ use crate::log::store::{LogStretch, read_stretch};
 
 /// Log that is to be replayed.
 pub(crate) enum Source {
-    /// The log files that an ended instance has left, from `next` to `last`; the last one has the name of the
-    /// current log.
+    /// The log files that an ended instance has left, from `next` on.
     Files {
         next: u32,
-        last: u32,
+        /// The last of them; `None` when it has been read.
+        current: Option<LogContents>,
         /// For the next log: see [`LogContents::read_into`].
         memory: Vec<u8>,
     },
@@ -56,30 +56,39 @@ impl Recovery<'_> {
     /// Failed I/O, or log that is missing or damaged.
     pub(super) async fn read_log(&self, source: &mut Source) -> Result<Option<LogPart>> {
         match source {
-            Source::Files { next, last, memory } => {
+            Source::Files { next, current, memory } => {
+                if current.as_ref().is_none_or(|current| *next >= current.header().generation) {
+                    return Ok(current.take().map(|current| self.current_part(current)));
+                }
                 let (number, memory) = (*next, std::mem::take(memory));
                 *next += 1;
-                if number > *last { Ok(None) } else { self.read_file(number, *last, memory).await.map(Some) }
+                self.read_file(number, memory).await.map(Some)
             }
             Source::Stored { next, to } if *next >= *to => Ok(None),
             Source::Stored { next, to } => self.read_stored(next, *to).await.map(Some),
         }
     }
 
-    /// Log `number` of those up to `last`, read into `memory`.
+    /// The closed log `number`, read into `memory`.
     ///
     /// # Errors
     /// As [`Recovery::read_log`].
-    pub(super) async fn read_file(&self, number: u32, last: u32, memory: Vec<u8>) -> Result<LogPart> {
-        let is_last = number == last;
-        let path = if is_last { self.names.current() } else { self.names.archive(number) };
-        if !is_last && self.world.entry(&path).await?.is_none() {
+    pub(super) async fn read_file(&self, number: u32, memory: Vec<u8>) -> Result<LogPart> {
+        let path = self.names.archive(number);
+        if self.world.entry(&path).await?.is_none() {
             return Err(self.missing(number));
         }
         let (world, segments, class) = (self.world, self.segments, IoClass::LogRead);
         let log = LogContents::read_into(memory, world, &path, segments, self.counters, class).await?;
         let (from, header) = (LogPosition::new(number, 0, 0), Some(*log.header()));
-        Ok(LogPart { path, from, header, segments: Segments::File { log, is_last } })
+        Ok(LogPart { path, from, header, segments: Segments::File { log, is_last: false } })
+    }
+
+    pub(super) fn current_part(&self, log: LogContents) -> LogPart {
+        let header = *log.header();
+        let from = LogPosition::new(header.generation, 0, 0);
+        let segments = Segments::File { log, is_last: true };
+        LogPart { path: self.names.current(), from, header: Some(header), segments }
     }
 
     async fn read_stored(&self, next: &mut LogPosition, to: LogPosition) -> Result<LogPart> {

@@ -9,8 +9,8 @@
 //!    behind the old end, so it may still be in work.
 //! 3. No page is written because redo has ended before all workers have ended it and every page is proven; the
 //!    opening goes on only when all workers have written and synced theirs.
-//! 4. What a worker has read and written is counted with its databases, however it ends, and an opening that is
-//!    dropped is over only when its workers have ended (`Poison::working`).
+//! 4. What a worker has read and written is counted with its databases after each part, however it ends, and an
+//!    opening that is dropped is over only when its workers have ended (`Poison::working`).
 //!
 //! Limits: a worker has a part in work and five ahead, of one log each, and a share of the memory of the cache.
 
@@ -21,13 +21,13 @@ use std::pin::pin;
 use btree::PageRecordKind;
 use futures_util::StreamExt;
 use futures_util::future::{Either, join_all, select};
-use world::channel::{Receiver, Sender, channel, oneshot};
+use world::channel::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, oneshot, unbounded};
 use world::{CodecMaker, OpenMode, Task, World};
 
 use super::divide::Part;
 use super::pages::PageStates;
 use super::preread::{Pace, Prereader};
-use super::replayer::Turns;
+use super::turns::Turns;
 use super::{Recovery, RecoveryReport, WRITES_OUTSTANDING};
 use crate::cache::{Cache, CachedDatabase, RedoFor, Scavenger};
 use crate::config::{DatabaseConfig, InstanceConfig};
@@ -50,11 +50,8 @@ enum Order {
     Write(oneshot::Sender<()>),
 }
 
-/// How a worker has ended, and what it has counted, by database.
-struct Ended {
-    result: Result<()>,
-    counted: Vec<FileCounters>,
-}
+/// What a worker has counted since it told before, by database.
+type Counted = Vec<FileCounters>;
 
 /// The workers of an opening.
 pub(super) struct Workers(Vec<Worker>);
@@ -127,13 +124,14 @@ impl Workers {
         let started = plans.into_iter().enumerate().map(|(index, plan)| {
             let (orders, received) = channel(0);
             let (end, ended) = oneshot::channel();
+            let (counts, counted) = unbounded();
             recovery.world.spawn_shard(index, move |world| {
                 Box::pin(async move {
-                    // Nobody is there any more to hear of it if the opening's host has gone.
-                    let _ = end.send(work(&world, plan, received).await);
+                    // Without a receiver the host of the opening is gone.
+                    let _ = end.send(work(&world, plan, received, counts).await);
                 })
             });
-            Worker { orders, ended: await_end(recovery, ended) }
+            Worker { orders, ended: await_end(recovery, ended, counted) }
         });
         Some(Workers(started.collect()))
     }
@@ -202,39 +200,54 @@ fn gone() -> Error {
     Error::Stopped("a worker of redo has ended".to_owned())
 }
 
-/// Counts what a worker has counted when it ends; until then the opening works on the files.
-fn await_end(recovery: &Recovery<'_>, ended: oneshot::Receiver<Ended>) -> Task<Result<()>> {
+/// Adds what a worker counts, until it ends; until then the opening works on the files.
+fn await_end(
+    recovery: &Recovery<'_>,
+    ended: oneshot::Receiver<Result<()>>,
+    mut counted: UnboundedReceiver<Counted>,
+) -> Task<Result<()>> {
     let working = recovery.cache.poison().working();
     let counters: Vec<Counters> =
         recovery.databases.iter().map(|database| database.counters.clone()).collect();
     recovery.world.spawn(async move {
         let _working = working;
-        let Ended { result, counted } = ended.await.expect("a worker says how it has ended");
-        for (counters, counted) in counters.iter().zip(&counted) {
-            counters.merge(counted);
+        while let Some(counted) = counted.next().await {
+            for (counters, counted) in counters.iter().zip(&counted) {
+                counters.merge(counted);
+            }
         }
-        result
+        // A run that fails ends its threads, and their workers say nothing any more.
+        ended.await.unwrap_or_else(|_| Err(gone()))
     })
 }
 
 /// The life of a worker. It ends early, and well, if nobody is there any more to give orders.
-async fn work(world: &World, plan: Plan, orders: Receiver<Order>) -> Ended {
+async fn work(
+    world: &World,
+    plan: Plan,
+    orders: Receiver<Order>,
+    counts: UnboundedSender<Counted>,
+) -> Result<()> {
     let writes_outstanding = plan.writes_outstanding;
     let config = plan.config();
+    let tell = || {
+        let counted = config.databases.iter().map(|database| database.counters.take()).collect();
+        // An opening that was dropped still hears it; without its thread there are no counts.
+        let _ = counts.unbounded_send(counted);
+    };
     let cache = Cache::new(world, &Poison::default(), &config);
     let scavenger = Scavenger::start(world, &cache, &config.dropped);
-    let result = follow_orders(world, &config, &cache, orders, writes_outstanding).await;
+    let result = follow_orders((world, &config, &cache), orders, writes_outstanding, &tell).await;
     scavenger.end(&Error::Stopped("redo has ended".to_owned())).await;
-    let counted = config.databases.iter().map(|database| database.counters.take()).collect();
-    Ended { result, counted }
+    tell();
+    result
 }
 
 async fn follow_orders(
-    world: &World,
-    config: &InstanceConfig,
-    cache: &Cache,
+    (world, config, cache): (&World, &InstanceConfig, &Cache),
     mut orders: Receiver<Order>,
     writes_outstanding: usize,
+    tell: &impl Fn(),
 ) -> Result<()> {
     for (id, database) in (1..=255).zip(&config.databases) {
         let file = IoFile::open(world, &database.path, OpenMode::ReadWrite, &database.counters).await?;
@@ -245,7 +258,7 @@ async fn follow_orders(
     cache.set_redo(Some(RedoFor::Worker));
     let prereader = Prereader::start(world, cache, READS_OUTSTANDING, Pace::OfReads);
     let (mut pages, mut report) = (PageStates::default(), RecoveryReport::default());
-    let redone = redo_parts((world, cache), &mut orders, &prereader, &mut pages, &mut report).await;
+    let redone = redo_parts((world, cache), &mut orders, &prereader, (&mut pages, &mut report), tell).await;
     prereader.stop().await;
     cache.set_redo(None);
     let Some(finish) = redone? else { return Ok(()) };
@@ -264,8 +277,8 @@ async fn redo_parts(
     (world, cache): (&World, &Cache),
     orders: &mut Receiver<Order>,
     prereader: &Prereader,
-    pages: &mut PageStates,
-    report: &mut RecoveryReport,
+    (pages, report): (&mut PageStates, &mut RecoveryReport),
+    tell: &impl Fn(),
 ) -> Result<Option<oneshot::Sender<(PageStates, RecoveryReport)>>> {
     let mut waiting = VecDeque::new();
     loop {
@@ -281,6 +294,7 @@ async fn redo_parts(
                     Either::Left((redone, _)) => redone?,
                     Either::Right(((), redoing)) => redoing.await?,
                 }
+                tell();
             }
             Some(Order::Finish(finish)) => return Ok(Some(finish)),
             Some(Order::Write(_)) | None => return Ok(None),

@@ -52,10 +52,17 @@ impl StorageModel for SlowOnce {
     }
 }
 
-/// Rows whose pages the disk still writes when the instance, or a standby over its files, is dropped. The next
-/// instance changes them, and what was under way must not come later.
 #[test]
 fn page_writes_of_a_dropped_instance_or_standby_end_before_the_next_opening() {
+    change_rows_whose_pages_are_still_written();
+}
+
+/// Rows whose pages the disk still writes when the instance, or a standby over its files, is dropped. The next
+/// instance changes them, and what was under way must not come later.
+///
+/// # Panics
+/// If it does.
+pub fn change_rows_whose_pages_are_still_written() {
     for is_standby in [false, true] {
         let is_armed = Rc::new(Cell::new(false));
         let storage = FixedLatency::new(1, FixedLatencyTimes::default());

@@ -60,7 +60,9 @@ async fn leave(world: &World, left: Left) -> InstanceConfig {
         circular: true,
     };
     let mut bytes = log.encode().to_vec();
-    bytes.extend_from_slice(&builder.take_full()[0].bytes[..]);
+    let mut segment = builder.take_full().remove(0);
+    segment.stamp(1);
+    bytes.extend_from_slice(&segment.bytes[..]);
     bytes.resize(usize::from(SEGMENTS) * SEGMENT_BYTES, 0);
     write(world, "/log/E00.log", OpenMode::CreateNew, &bytes).await;
     world.sync_dir("/log").await.unwrap();

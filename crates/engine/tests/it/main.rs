@@ -3,11 +3,13 @@
 mod at_once;
 mod common;
 mod crash;
+mod damaged_log;
 mod dropped;
 mod drops;
 mod exhaustive;
 mod extension;
 mod failures;
+mod flush_map;
 mod full_volume;
 mod instance;
 mod jobs;

@@ -9,15 +9,18 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::common::cuts::{cut_each_recovery, cut_everywhere, sequences};
+use crate::common::damaged::{Left, damage_each_segment, open_damaged};
 use crate::common::failing::fail_each_io;
 use crate::common::letting_go::{Tasks, let_go_of};
 use crate::common::lying::{Lies, run_lying_seed};
 use crate::common::operations::Operation;
 use crate::common::pair::run_pair_seed;
 use crate::common::seed::{PROVES_TOO_LITTLE, Totals, run_seed};
+use crate::common::snapshot::Snapshot;
 use crate::common::stage::Grounds;
 use crate::common::tampered::{change_each_header_byte, remove_each_subset};
 use crate::common::{cuts, failing, pair};
+use crate::dropped::change_rows_whose_pages_are_still_written;
 use engine::Redo;
 use engine::planted::{Bug, plant};
 
@@ -39,6 +42,8 @@ enum Finder {
     Copies,
     /// `drops.rs`.
     Drops,
+    /// `dropped.rs`, a page write that takes a minute.
+    LateWrite,
     /// `failures.rs`.
     Failures,
     /// `exhaustive.rs`, sequences.
@@ -47,33 +52,34 @@ enum Finder {
     Operations,
     /// `exhaustive.rs`, power cuts in the recovery.
     Recoveries,
-    /// `tampered.rs`.
+    /// `tampered.rs`, `damaged_log.rs`.
     Tampering,
 }
 
 use Finder::*;
 
-const ALL: [Finder; 9] =
-    [Tampering, Drops, Operations, Recoveries, Failures, Copies, Sequences, Seeds, LyingSeeds];
+const ALL: [Finder; 10] =
+    [Tampering, Drops, LateWrite, Operations, Recoveries, Failures, Copies, Sequences, Seeds, LyingSeeds];
 
 /// The test that finds the bug.
 fn finder_of(bug: Bug) -> Finder {
     use Bug::*;
     match bug {
-        NextLogNotNamed | LogVersionIgnored => Tampering,
+        NextLogNotNamed | LogVersionIgnored | DamageTakenForTheEnd => Tampering,
         CompensationNotNoted
         | HoldLeaked
         | DroppedReadKeepsFrames
         | DroppedTransactionStays
-        | DroppedInstanceNotAwaited
         | WrittenNotSynced
         | CopyForgetsTooMuch
         | ReplayTakenUpInTheMiddle
         | CopyRedoneFromCheckpoint => Drops,
+        DroppedInstanceNotAwaited => LateWrite,
         CopyNotSynced => Failures,
         FoundNamesNotSynced => Operations,
         TailNotSynced | CheckpointBeforeEnds => Recoveries,
         StretchNotSynced => Copies,
+        StalePageTaken => LyingSeeds,
         _ => Seeds,
     }
 }
@@ -131,6 +137,11 @@ impl Finder {
                 let tasks = Tasks::of(&grounds);
                 operation(operations(), |operation| let_go_of(&grounds, &tasks, *operation).1)
             }
+            // A panic is what `find` takes for found.
+            LateWrite => {
+                change_rows_whose_pages_are_still_written();
+                None
+            }
             Failures => {
                 let grounds = Grounds::make(Redo::InLogOrder);
                 operation(operations(), |operation| {
@@ -155,8 +166,16 @@ impl Finder {
             }
             Tampering => {
                 let grounds = Grounds::make(Redo::InLogOrder);
-                let failed = [remove_each_subset(&grounds).2, change_each_header_byte(&grounds).1].concat();
-                failed.into_iter().next().map(|error| ("log files".to_owned(), error))
+                let left = (1..9).find_map(Left::by_instance).expect("a write that is torn in part");
+                let open = |left: &Left, files: &Snapshot, segment: usize| {
+                    open_damaged(left, files, segment, Redo::InLogOrder)
+                };
+                let failed = [
+                    remove_each_subset(&grounds).2,
+                    change_each_header_byte(&grounds).1,
+                    damage_each_segment(&left, open).2,
+                ];
+                failed.concat().into_iter().next().map(|error| ("log files".to_owned(), error))
             }
         }
     }

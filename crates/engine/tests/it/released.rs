@@ -1,21 +1,24 @@
-//! Files that earlier builds have left: the released log format, and databases whose branch pages have an older form.
+//! Files that earlier builds have left: the released log formats, and databases whose branch pages have an older form.
 //! Both are recovered; a later format is refused by name.
 //!
-//! `released/format-0.txt` is what a build of 24 November 2026 left when its host lost power: one line per 4 KiB, in
-//! it bytes in hexadecimal, runs as `byte*count`. The ignored test below wrote it, and only a new format is a reason
-//! to write another.
+//! `released/format-0.txt` is what a build of 24 November 2026 left when its host lost power, and `format-1.txt` what
+//! one of 27 November did: one line per 4 KiB, in it bytes in hexadecimal, runs as `byte*count`. The ignored test below
+//! wrote them, and only a new format is a reason to write another.
 
 use std::collections::BTreeMap;
 
 use crate::common::seed::new_simulation;
 use crate::common::{PAGE_BYTES, SmallDatabase, check_structure, create, scan, tree_number};
+use edb::log::RECORD_FORMAT;
 use edb::page::{PageMut, PageRef};
 use engine::{Durability, Error, Instance, InstanceConfig};
 use smallvec::smallvec;
 use world::sim::{Faults, PowerCut, Simulation};
 use world::{OpenMode, PageBuf, TemplatePages, World};
 
-const RELEASED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/released/format-0.txt");
+const RELEASED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/released");
+/// Record formats of the files there.
+const FORMATS: [u32; 2] = [0, RECORD_FORMAT];
 /// What the file holds of the database: header and shadow. Its pages are those of the template.
 const DATABASE: &str = "/db/0.edb";
 const BLOCK_BYTES: usize = 4096;
@@ -93,8 +96,9 @@ fn lines_of(path: &str, bytes: &[u8]) -> String {
 }
 
 #[allow(clippy::disallowed_methods, reason = "reads the source")]
-fn released_files() -> Vec<(String, Vec<u8>)> {
-    let released = std::fs::read_to_string(RELEASED).expect("the file exists");
+fn released_files(format: u32) -> Vec<(String, Vec<u8>)> {
+    let released =
+        std::fs::read_to_string(format!("{RELEASED}/format-{format}.txt")).expect("the file exists");
     let mut files: Vec<(String, Vec<u8>)> = Vec::new();
     for line in released.lines() {
         if line.starts_with('/') {
@@ -140,7 +144,7 @@ fn write_the_released_files() {
         assert!(database[2 * PAGE_BYTES..] == template()[2 * PAGE_BYTES..], "a page was written back");
         text + &lines_of(DATABASE, &database[..2 * PAGE_BYTES])
     });
-    std::fs::write(RELEASED, text).unwrap();
+    std::fs::write(format!("{RELEASED}/format-{RECORD_FORMAT}.txt"), text).unwrap();
 }
 
 /// The database that the history begins with.
@@ -151,12 +155,12 @@ fn template() -> Vec<u8> {
     bytes
 }
 
-/// A host with the released files; `change` is made to each of them.
-fn with_released(change: impl Fn(&str, &mut Vec<u8>)) -> (Simulation, World, InstanceConfig) {
+/// A host with the released files of a format; `change` is made to each of them.
+fn with_released(format: u32, change: impl Fn(&str, &mut Vec<u8>)) -> (Simulation, World, InstanceConfig) {
     let (sim, world) = new_simulation(1);
     let config = sim.run_until(async {
         let config = create(&world, 1, 1).await;
-        for (path, mut bytes) in released_files() {
+        for (path, mut bytes) in released_files(format) {
             change(&path, &mut bytes);
             write(&world, &path, &bytes).await;
         }
@@ -171,8 +175,10 @@ async fn rows(instance: &Instance) -> Rows {
 
 #[test]
 fn logs_of_the_released_format_are_recovered() {
-    for without_checkpoint in [false, true] {
-        let (sim, world, config) = with_released(|_, _| ());
+    for (format, without_checkpoint) in
+        FORMATS.into_iter().flat_map(|format| [(format, false), (format, true)])
+    {
+        let (sim, world, config) = with_released(format, |_, _| ());
         sim.run_until(async {
             if without_checkpoint {
                 world.remove("/log/E00.chk").await.unwrap();
@@ -189,17 +195,18 @@ fn logs_of_the_released_format_are_recovered() {
 #[test]
 fn a_log_with_records_of_a_later_format_is_refused_by_name_and_nothing_is_changed() {
     for newer in ["/log/E00.log", "/log/E0000000001.log"] {
-        let (sim, world, config) = with_released(|path, bytes| {
+        let (sim, world, config) = with_released(RECORD_FORMAT, |path, bytes| {
             if path == newer {
-                bytes[4092] = 1;
+                bytes[4092] = 2;
                 edb::checksum::stamp_header(&mut bytes[..4096]);
             }
         });
         sim.run_until(async {
             let refused = Instance::open(&world, &config).await.map(drop).unwrap_err();
-            assert!(refused.to_string().contains("its records have format 1"), "{newer}: {refused}");
-            for (path, bytes) in
-                released_files().into_iter().filter(|(path, _)| path != newer && path != DATABASE)
+            assert!(refused.to_string().contains("its records have format 2"), "{newer}: {refused}");
+            for (path, bytes) in released_files(RECORD_FORMAT)
+                .into_iter()
+                .filter(|(path, _)| path != newer && path != DATABASE)
             {
                 assert!(read(&world, &path).await == bytes, "{newer}: {path} has changed");
             }

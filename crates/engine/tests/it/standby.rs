@@ -148,7 +148,7 @@ fn a_segment_that_was_torn_unseen_does_not_keep_a_copy_from_taking_over() {
         pair.sim.run_until(standby.abandon());
         let end = store.extent().unwrap().1;
         drop(store);
-        let number = end.segment() - u16::from(end.byte() == 0);
+        let number = end.segment().saturating_sub(u16::from(end.byte() == 0));
         if number == 0 {
             continue;
         }
@@ -163,6 +163,11 @@ fn a_segment_that_was_torn_unseen_does_not_keep_a_copy_from_taking_over() {
             segment[last] ^= 0x55;
             edb::checksum::stamp(&mut segment, number.into());
             file.write_at(offset, smallvec![PageBuf::copy_of(&segment)]).await.0.unwrap();
+            // The stretch with the segment is the one that was under way.
+            let segments = (file.size().await.unwrap() / SEGMENT_BYTES as u64) as u16;
+            let mark = edb::log::mark(end.generation(), segments, number..number + 1);
+            let last = u64::from(segments - 1) * SEGMENT_BYTES as u64;
+            file.write_at(last, smallvec![PageBuf::copy_of(&mark)]).await.0.unwrap();
             let left = LogStore::open(&world, &pair.config).await.unwrap().extent().unwrap().1;
             assert!(left < end, "seed {seed}: {left:?} of {end:?}");
             let standby = Standby::open(&world, &pair.config).await.unwrap();
@@ -216,7 +221,8 @@ fn a_cut_log_ends_there_and_leaves_nothing_behind() {
             if to.segment() > 0 {
                 let file = world.open("/log/E00.log", OpenMode::Read).await.unwrap();
                 let first = u64::from(behind.segment()) * 4096;
-                let bytes = (file.size().await.unwrap() - first) as usize;
+                // The last segment has the mark of the copy.
+                let bytes = (file.size().await.unwrap() - first - SEGMENT_BYTES as u64) as usize;
                 let (read, bufs) = file.read_at(first, smallvec![PageBuf::empty(bytes)]).await;
                 read.unwrap();
                 assert!(bufs[0].as_slice().iter().all(|&byte| byte == 0), "something is left behind {to:?}");

@@ -164,6 +164,17 @@ fn device(dir: &Path, slaves: &[PathBuf]) -> Device {
     Device { name, description, doubts, is_leaf: slaves.is_empty() }
 }
 
+/// The name of a disk that no other disk in the world has, where its driver tells one.
+pub fn world_wide_name(root: &Path, disk: &str) -> Option<String> {
+    let dir = root.join("sys/class/block").join(disk);
+    ["wwid", "device/wwid"].into_iter().find_map(|file| read(&dir, file)).filter(|name| is_world_wide(name))
+}
+
+/// Whether a disk's name is world-wide, by its form.
+pub fn is_world_wide(name: &str) -> bool {
+    ["naa.", "eui.", "t10.", "uuid."].iter().any(|form| name.starts_with(form))
+}
+
 /// Drivers from the disk up to its adapter, with their versions where they state one.
 fn drivers(dir: &Path) -> Option<String> {
     let named = dir.ancestors().filter_map(|device| {

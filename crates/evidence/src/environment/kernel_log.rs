@@ -1,7 +1,11 @@
-//! What the kernel said about storage during the tests.
+//! What the kernel said about storage during the tests. It keeps a limited number and overwrites the oldest, so its log
+//! is read every minute while a run goes on.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use results::Severity;
 
@@ -25,11 +29,18 @@ pub struct Line {
     pub text: String,
 }
 
+/// The log is read this often.
+const EVERY: Duration = Duration::from_secs(60);
+/// Most lines that are kept: a failing disk logs some each second.
+const LINES_MOST: usize = 1_000;
+
 /// What was logged after a [`Position`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Since {
-    /// Warnings and errors about storage.
+    /// Warnings and errors about storage; at most 1,000.
     pub lines: Vec<Line>,
+    /// Lines that came when there were too many.
+    pub more: u64,
     /// Records are missing: the kernel keeps so many, and overwrites the oldest.
     pub overwritten: bool,
 }
@@ -40,20 +51,67 @@ pub fn position() -> Result<Position, String> {
     Ok(Position { last_sequence: lines.last().map(|(sequence, ..)| *sequence) })
 }
 
-/// Warnings and errors about storage since then, and whether the kernel still had everything.
-pub fn since(position: &Position) -> Result<Since, String> {
-    Ok(after(position.last_sequence, read_all()?))
+/// A thread that reads the log every minute.
+#[derive(Debug)]
+pub struct Reading {
+    end: Sender<()>,
+    thread: JoinHandle<Result<Since, String>>,
 }
 
-/// What of these records, the oldest first, came after the one with the number `last`.
-pub fn after(last: Option<u64>, records: Vec<Record>) -> Since {
-    // The kernel counts records from 0 and leaves no number out.
-    let first = last.map_or(0, |last| last + 1);
-    let newer: Vec<Record> = records.into_iter().filter(|(sequence, ..)| *sequence >= first).collect();
-    let overwritten = newer.iter().zip(first..).any(|((sequence, ..), expected)| *sequence != expected);
-    let lines =
-        newer.into_iter().filter_map(|(sequence, level, text)| judge(sequence, level, text)).collect();
-    Since { lines, overwritten }
+impl Reading {
+    /// Begins to read what is logged after `position`.
+    pub fn begin(position: Position) -> Reading {
+        let (end, ended) = channel();
+        let thread = std::thread::spawn(move || {
+            let mut found = Found::after(position.last_sequence);
+            loop {
+                let goes_on = ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout);
+                found.take(read_all()?);
+                if !goes_on {
+                    return Ok(found.since);
+                }
+            }
+        });
+        Reading { end, thread }
+    }
+
+    /// Reads the log a last time: warnings and errors about storage, and whether the kernel still had everything.
+    pub fn end(self) -> Result<Since, String> {
+        // Nothing is sent to a thread that could not read; what it returns says so.
+        let _ = self.end.send(());
+        self.thread.join().unwrap_or_else(|_| Err("the thread that reads it failed".to_owned()))
+    }
+}
+
+/// What has been found so far.
+#[derive(Debug)]
+pub struct Found {
+    /// Number of the newest record that was seen.
+    last: Option<u64>,
+    /// What matters of the records.
+    pub since: Since,
+}
+
+impl Found {
+    /// Nothing yet, of what comes after the record with the number `last`.
+    pub fn after(last: Option<u64>) -> Found {
+        Found { last, since: Since::default() }
+    }
+
+    /// Adds what of these records, the oldest first, is new.
+    pub fn take(&mut self, records: Vec<Record>) {
+        // The kernel counts records from 0 and leaves no number out.
+        let first = self.last.map_or(0, |last| last + 1);
+        let newer = records.into_iter().filter(|(sequence, ..)| *sequence >= first);
+        for ((sequence, level, text), expected) in newer.zip(first..) {
+            self.since.overwritten |= sequence != expected;
+            self.last = Some(sequence);
+            match judge(sequence, level, text) {
+                Some(_) if self.since.lines.len() == LINES_MOST => self.since.more += 1,
+                line => self.since.lines.extend(line),
+            }
+        }
+    }
 }
 
 fn judge(sequence: u64, level: u32, text: String) -> Option<Line> {
@@ -100,6 +158,38 @@ fn parse(record: &str) -> Option<Record> {
 mod tests {
     use super::*;
 
+    fn taken(last: Option<u64>, records: Vec<Record>) -> Found {
+        let mut found = Found::after(last);
+        found.take(records);
+        found
+    }
+
+    /// The kernel keeps 50 records and logs 20 in a minute, for a day: read once at the end, most are gone.
+    #[test]
+    fn records_that_the_kernel_overwrites_later_are_seen_when_the_log_is_read_every_minute() {
+        let kept = |newest: u64| -> Vec<Record> {
+            (newest.saturating_sub(49)..=newest).map(|n| (n, 6, format!("usb 1-1: new device {n}"))).collect()
+        };
+        let (mut minutely, minutes) = (Found::after(Some(0)), 24 * 60);
+        for minute in 1..=minutes {
+            let mut records = kept(20 * minute);
+            if let Some(record) = records.iter_mut().find(|(sequence, ..)| *sequence == 33) {
+                (record.1, record.2) = (3, "sda: I/O error".to_owned());
+            }
+            minutely.take(records);
+        }
+        assert_eq!((minutely.since.lines.len(), minutely.since.overwritten), (1, false));
+        let at_end = taken(Some(0), kept(20 * minutes));
+        assert_eq!((at_end.since.lines.len(), at_end.since.overwritten), (0, true));
+    }
+
+    #[test]
+    fn lines_of_a_failing_disk_are_kept_up_to_a_bound_and_counted_beyond() {
+        let records = (0..1_500).map(|n| (n, 3, format!("sda: I/O error {n}"))).collect();
+        let Found { since, .. } = taken(None, records);
+        assert_eq!((since.lines.len(), since.more, since.overwritten), (1_000, 500, false));
+    }
+
     #[test]
     fn a_record_is_taken_apart_and_its_first_line_is_the_message() {
         let record =
@@ -115,7 +205,7 @@ mod tests {
             sequences.iter().map(|n| (*n, 3, format!("sda: I/O error {n}"))).collect()
         };
         let found = |last: Option<u64>, sequences: &[u64]| {
-            let since = after(last, records(sequences));
+            let Found { since, .. } = taken(last, records(sequences));
             (since.overwritten, since.lines.iter().map(|line| line.sequence).collect::<Vec<u64>>())
         };
         assert_eq!(found(Some(10), &[8, 9, 10]), (false, vec![]), "nothing was logged");
@@ -125,7 +215,8 @@ mod tests {
         assert_eq!(found(Some(10), &[11, 15]), (true, vec![11, 15]), "overwritten while it was read");
         assert_eq!(found(None, &[0, 1]), (false, vec![0, 1]), "the log was empty");
         assert_eq!(found(None, &[3, 4]), (true, vec![3, 4]));
-        let of_others = after(Some(10), vec![(15, 4, "usb 1-1: device descriptor read error".to_owned())]);
+        let Found { since: of_others, .. } =
+            taken(Some(10), vec![(15, 4, "usb 1-1: device descriptor read error".to_owned())]);
         assert_eq!(
             (of_others.overwritten, of_others.lines),
             (true, vec![]),

@@ -11,7 +11,9 @@ mod kernel_log;
 mod kernel_messages;
 mod memory;
 pub mod mounts;
+pub mod sharing;
 mod smart;
+pub mod storage_model;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -60,6 +62,7 @@ pub fn capture(host: &str, volumes: &[Volume], io_uring: Result<(), String>) -> 
     let mut found = Findings { host, rows: Vec::new() };
     let root = Path::new("/");
     system(&mut found, root, io_uring);
+    sharing::machine_rows(&mut found, root);
     let mounts = mounts::parse(&read(root, "proc/self/mountinfo").unwrap_or_default());
     let mut disks: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for volume in volumes {
@@ -89,11 +92,22 @@ pub fn capture(host: &str, volumes: &[Volume], io_uring: Result<(), String>) -> 
     Capture { rows: found.rows, kernel_log, names, smart }
 }
 
+/// The kernel log while the tests go on: a thread reads it every minute, because the kernel overwrites old records.
+#[derive(Debug)]
+pub struct KernelLog(Result<kernel_log::Reading, String>);
+
+impl KernelLog {
+    /// Begins to read what is logged after this capture.
+    pub fn since(before: &Capture) -> KernelLog {
+        KernelLog(before.kernel_log.clone().map(kernel_log::Reading::begin))
+    }
+}
+
 /// What changed between two captures that says something about the storage; rows ready to record. Among them is
 /// a verdict on the kernel log, unless it holds no storage error.
-pub fn compare(host: &str, before: &Capture, after: &Capture) -> Vec<Row> {
+pub fn compare(host: &str, before: &Capture, after: &Capture, kernel_log: KernelLog) -> Vec<Row> {
     let mut found = Findings { host, rows: Vec::new() };
-    let since = before.kernel_log.clone().and_then(|position| kernel_log::since(&position));
+    let since = kernel_log.0.and_then(kernel_log::Reading::end);
     let errors = match &since {
         Ok(since) => kernel_log_rows(&mut found, since, &before.names),
         Err(why) => {
@@ -152,6 +166,10 @@ fn kernel_log_rows(found: &mut Findings<'_>, since: &kernel_log::Since, names: &
             note += &format!(" ({source})");
         }
         found.doubt(AFTER, KERNEL_LOG, &line.text, severity, &note);
+    }
+    if since.more > 0 {
+        let more = format!("{} more lines about storage", since.more);
+        found.doubt(AFTER, KERNEL_LOG, &more, Severity::Warning, "only the first lines of a run are kept");
     }
     (errors > 0 || !since.overwritten).then_some(errors)
 }
@@ -343,7 +361,9 @@ fn volume_rows(found: &mut Findings<'_>, root: &Path, volume: &Volume, mounts: &
     for device in &devices {
         device_rows(found, &area, device);
     }
-    devices.into_iter().filter(|device| device.is_leaf).map(|device| device.name).collect()
+    let disks = devices.into_iter().filter(|device| device.is_leaf).map(|device| device.name).collect();
+    sharing::volume_rows(found, root, &area, mount, &disks);
+    disks
 }
 
 /// Name of the row that says how much other work there was on the host before the tests.
@@ -351,6 +371,11 @@ pub const LOAD_BEFORE: &str = "Load before the tests";
 
 /// Name of the row that says of each volume whether its files are in memory.
 pub const STORAGE_IS_MEMORY: &str = "Storage is memory";
+
+/// Whether a row of the environment says of a volume whether it is in memory.
+pub fn is_about_memory(row: &Environment) -> bool {
+    row.area.starts_with("Volume ") && row.name == STORAGE_IS_MEMORY
+}
 
 /// What that row says of a volume that is known not to be in memory.
 pub const NOT_MEMORY: &str = "no";
@@ -407,7 +432,7 @@ mod tests {
     /// What a comparison found out about the environment, and its verdict.
     fn compared(before: &Capture, after: &Capture) -> (Vec<Environment>, Option<Verdict>) {
         let (mut rows, mut verdict) = (Vec::new(), None);
-        for row in compare("host", before, after) {
+        for row in compare("host", before, after, KernelLog::since(before)) {
             match row {
                 Row::Environment(row) => rows.push(row),
                 Row::Verdict(of_kernel) => verdict = Some(of_kernel),
@@ -480,11 +505,17 @@ mod tests {
         );
     }
 
+    fn logged(last: u64, records: Vec<kernel_log::Record>) -> kernel_log::Since {
+        let mut found = kernel_log::Found::after(Some(last));
+        found.take(records);
+        found.since
+    }
+
     #[test]
     fn a_kernel_log_of_which_part_is_gone_is_not_called_clean() {
         let said = |last: u64, records: Vec<kernel_log::Record>| {
             let mut found = Findings { host: "host", rows: Vec::new() };
-            kernel_log_rows(&mut found, &kernel_log::after(Some(last), records), &Names::default());
+            kernel_log_rows(&mut found, &logged(last, records), &Names::default());
             found.rows.into_iter().map(|row| (row.value, row.severity)).collect::<Vec<_>>()
         };
         let line = |sequence: u64| (sequence, 3, "sda: I/O error".to_owned());
@@ -502,7 +533,7 @@ mod tests {
         let judged = |records: &[(u64, u32, &str)]| {
             let mut found = Findings { host: "host", rows: Vec::new() };
             let records = records.iter().map(|(n, level, text)| (*n, *level, (*text).to_owned())).collect();
-            kernel_log_rows(&mut found, &kernel_log::after(Some(10), records), &Names::default())
+            kernel_log_rows(&mut found, &logged(10, records), &Names::default())
         };
         let no_space = "critical space allocation error, dev loop1, sector 8 op 0x1:(WRITE) flags 0x8800";
         assert_eq!(judged(&[(11, 3, no_space)]), Some(1));

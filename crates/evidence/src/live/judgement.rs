@@ -1,12 +1,12 @@
 //! What a run proves, while it goes on: nothing yet, but what it has broken, and what a qualification lacks for
 //! certain.
 
-use results::grade::{CONDITIONS, Condition, condition};
-use results::{Grade, Outcome, Rule, Verdict};
+use results::grade::{self, CONDITIONS, Condition, condition};
+use results::{Grade, Outcome, Rule, Test, Verdict};
 use serde::Serialize;
 
 use super::LiveRun;
-use crate::environment::STORAGE_IS_MEMORY;
+use crate::environment::is_about_memory;
 use crate::report::{Overall, RunOutcome, broken, counted, duration, verdict_row};
 
 /// The judgement of a run that goes on or has ended.
@@ -48,11 +48,19 @@ impl LiveRun {
         );
         let count = |outcome| self.verdicts.iter().filter(|verdict| verdict.outcome == outcome).count();
         let kept = counted(count(Outcome::Pass) as u64, "limit");
+        let excused = self.verdicts.iter().filter(|verdict| verdict.is_excused()).count() as u64;
+        let excused = match excused {
+            0 => String::new(),
+            _ => format!("; {} broken by a scheduled fault", counted(excused, "limit")),
+        };
         LiveJudgement {
             grade: None,
             outcome: None,
             words: "not yet judged",
-            headline: format!("The run goes on: {kept} kept so far, {} broken.", count(Outcome::Fail)),
+            headline: format!(
+                "The run goes on: {kept} kept so far, {} broken{excused}.",
+                count(Outcome::Fail)
+            ),
             reasons,
         }
     }
@@ -93,8 +101,8 @@ impl LiveRun {
         if CONDITIONS.iter().any(|condition| self.rule(condition.name).is_none()) {
             note("rules_percent", "the rules of the run are not recorded".to_owned());
         }
-        let is_load = |kind: &str| ["performance", "stress"].contains(&kind);
-        let loads = self.tests.values().filter(|test| is_load(&test.kind) && test.window_start_ms.is_some());
+        let is_load = |test: &&Test| grade::is_load(&test.kind) && test.window_start_ms.is_some();
+        let loads = self.tests.values().filter(is_load);
         for test in loads {
             if test.target_iops.is_none_or(|target| target <= 0.0) {
                 note("target_set_percent", format!("{} has no target", test.name));
@@ -109,7 +117,7 @@ impl LiveRun {
             }
         }
         let (memory, errors): (Vec<_>, Vec<_>) =
-            self.environment.iter().partition(|row| row.name == STORAGE_IS_MEMORY);
+            self.environment.iter().partition(|row| is_about_memory(row));
         for row in memory {
             note("on_storage_percent", format!("{} is in memory", row.area));
         }

@@ -14,6 +14,7 @@ mod metrics;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use results::judge::latency_ms;
 use results::{
     Counter, CounterSample, Environment, Event, Host, IoClass, IoTotals, Limit, Measure, Origin, Outcome,
     Row, Rule, Run, Sample, Severity, Test, Verdict, WorldKind,
@@ -70,6 +71,9 @@ struct Moment {
     reads: IoTotals,
     writes: IoTotals,
     log_writes: IoTotals,
+    /// Reads that waited, where that raises their mean.
+    reads_waiting: IoTotals,
+    log_writes_waiting: IoTotals,
     batches: IoTotals,
     bytes: u64,
 }
@@ -285,6 +289,8 @@ impl LiveRun {
             Measure::Io(IoClass::TransactionalRead) => moment.reads.add(sample.totals),
             Measure::Io(IoClass::TransactionalWrite) => moment.writes.add(sample.totals),
             Measure::Io(IoClass::LogWrite) => moment.log_writes.add(sample.totals),
+            Measure::Waiting(IoClass::TransactionalRead) => moment.reads_waiting.add(sample.totals),
+            Measure::Waiting(IoClass::LogWrite) => moment.log_writes_waiting.add(sample.totals),
             Measure::Batch => moment.batches.add(sample.totals),
             _ => {}
         }
@@ -363,14 +369,14 @@ impl LiveRun {
         let of = |measure: Measure| newest.samples.get(&measure).copied().unwrap_or_default();
         let io = |class| of(Measure::Io(class));
         let bytes: u64 = newest.samples.values().map(|counts| counts.bytes).sum();
+        let mean_ms = |newest: &Newest, class| {
+            let of = |measure| newest.samples.get(&measure).copied().unwrap_or_default();
+            latency_ms(of(Measure::Io(class)), of(Measure::Waiting(class)))
+        };
+        // A database's log is that of its instance.
         let log = match origin.database {
-            // A database's log is that of its instance.
-            Some(_) => self
-                .newest
-                .get(&Origin { database: None, ..origin.clone() })
-                .and_then(|log| log.samples.get(&Measure::Io(IoClass::LogWrite)).copied())
-                .unwrap_or_default(),
-            None => io(IoClass::LogWrite),
+            Some(_) => self.newest.get(&Origin { database: None, ..origin.clone() }),
+            None => Some(newest),
         };
         let counter = |counter| newest.counters.get(&counter).copied();
         LiveRates {
@@ -379,10 +385,10 @@ impl LiveRun {
             batches_per_s: of(Measure::Batch).count as f64 / interval_s,
             iops: TRANSACTIONAL.map(|measure| of(measure).count).iter().sum::<u64>() as f64 / interval_s,
             mib_per_s: bytes as f64 / f64::from(1 << 20) / interval_s,
-            read_ms: io(IoClass::TransactionalRead).latency_ms(),
+            read_ms: mean_ms(newest, IoClass::TransactionalRead),
             read_max_ms: io(IoClass::TransactionalRead).latency_ms_max(),
             write_ms: io(IoClass::TransactionalWrite).latency_ms(),
-            log_write_ms: log.latency_ms(),
+            log_write_ms: log.and_then(|log| mean_ms(log, IoClass::LogWrite)),
             generator_busy: counter(Counter::CpuBusyNs)
                 .zip(counter(Counter::CpuAvailableNs).filter(|&ns| ns > 0))
                 .map(|(busy, available)| busy as f64 / available as f64),
@@ -409,6 +415,8 @@ impl Moment {
         self.reads.add(other.reads);
         self.writes.add(other.writes);
         self.log_writes.add(other.log_writes);
+        // What waits at the end of the longer moment: the later of the two.
+        (self.reads_waiting, self.log_writes_waiting) = (other.reads_waiting, other.log_writes_waiting);
         self.batches.add(other.batches);
         self.bytes += other.bytes;
     }
@@ -421,8 +429,8 @@ fn second(moment: &Moment) -> LiveSecond {
         iops: (moment.reads.count + moment.writes.count) as f64 / seconds,
         batches_per_s: moment.batches.count as f64 / seconds,
         mib_per_s: moment.bytes as f64 / f64::from(1 << 20) / seconds,
-        read_ms: moment.reads.latency_ms(),
-        log_write_ms: moment.log_writes.latency_ms(),
+        read_ms: latency_ms(moment.reads, moment.reads_waiting),
+        log_write_ms: latency_ms(moment.log_writes, moment.log_writes_waiting),
     }
 }
 

@@ -14,11 +14,12 @@ pub fn report(data: &RunData) -> Result<Report, ReportError> {
         .collect::<Result<Vec<_>, ReportError>>()?;
     let run_verdicts: Vec<Verdict> =
         data.verdicts.iter().filter(|v| v.test.is_none()).map(sections::verdict_row).collect();
-    Ok(Report {
+    let unjudged = Report {
         format: "proofload-report".to_owned(),
         version: Report::VERSION,
+        program: Report::PROGRAM.to_owned(),
         run: run_summary(data),
-        verdict: verdict::overall(data, &tests, &run_verdicts),
+        verdict: Overall::none(),
         hosts: data.hosts.clone(),
         instances: instances(data),
         databases: databases(data),
@@ -27,7 +28,8 @@ pub fn report(data: &RunData) -> Result<Report, ReportError> {
         checks: checks::rows(data),
         environment: data.environment.clone(),
         events: events(data),
-    })
+    };
+    Ok(Report { verdict: verdict::overall(data, &unjudged), ..unjudged })
 }
 
 fn run_summary(data: &RunData) -> RunSummary {
@@ -43,7 +45,8 @@ fn run_summary(data: &RunData) -> RunSummary {
         world_detail: run.world_detail.clone(),
         seed: run.seed.to_string(),
         ending: run.ending,
-        seal: data.seal.clone(),
+        seal: data.seals.digest.clone(),
+        seals_broken: data.seals.broken.clone(),
     }
 }
 

@@ -4,7 +4,8 @@ use results::{IoClass, IoTotals, Limit, Measure, Origin, Verdict};
 
 use super::ReportError;
 use super::model::*;
-use super::window::{Moment, Scope, TestView, decode};
+use super::samples::Moment;
+use super::window::{Scope, TestView, decode};
 
 /// Titles by which the first page of a report finds its charts.
 pub mod title {

@@ -100,7 +100,7 @@ fn load(test: &TestReport) -> Value {
 }
 
 fn target(test: &TestReport) -> Option<f64> {
-    let row = test.planned.iter().find(|row| row.name == "Transactional I/O")?;
+    let row = test.planned.iter().find(|row| row.name == PLANNED_IO)?;
     row.planned.filter(|target| *target > 0.0)
 }
 

@@ -15,6 +15,11 @@ const PROGRAM_LIMIT: f64 = 0.9;
 const HOST_LIMIT: f64 = 0.95;
 const MIB: f64 = (1 << 20) as f64;
 
+/// Rows that say how far the load generator was kept from running.
+const LATE: &str = "Load generator, late";
+const PRESSURE: &str = "Some task of the host waits for a processor";
+const STOLEN: &str = "Processors of the host, taken by other guests";
+
 /// Hosts in the order they were recorded, then any that only rows of this test name.
 fn hosts<'a>(view: &TestView<'a>) -> Vec<&'a str> {
     let mut hosts: Vec<&str> = view.data.hosts.iter().map(|host| host.name.as_str()).collect();
@@ -59,6 +64,12 @@ pub fn generator(view: &TestView<'_>) -> Option<Generator> {
             .fold(0.0, f64::max)
     };
     hosts(view).into_iter().filter_map(of_host).max_by(|a, b| busy(a).total_cmp(&busy(b)))
+}
+
+/// Of the rows of a test, the one by which the load generator of a host was kept from running most.
+pub fn most_starved(rows: &[HostSystemRow]) -> Option<&HostSystemRow> {
+    let starved = rows.iter().filter(|row| [LATE, PRESSURE, STOLEN].contains(&&*row.name));
+    starved.max_by(|a, b| a.mean.total_cmp(&b.mean))
 }
 
 /// What a counter had of its whole in one slice of time.
@@ -133,14 +144,14 @@ pub fn rows(view: &TestView<'_>) -> Vec<HostSystemRow> {
             });
             parts.collect()
         };
-        let thread: Vec<Part> = counter(Counter::CpuBusiestThreadNs)
-            .filter(|point| point.interval_ms > 0)
-            .map(|point| Part {
-                ms: point.interval_ms,
-                part: point.value as f64,
-                whole: point.interval_ms as f64 * 1e6,
-            })
-            .collect();
+        let of_time = |of: Counter| -> Vec<Part> {
+            let points = counter(of).filter(|point| point.interval_ms > 0);
+            let part = |point: &CounterPoint| {
+                let (ms, part) = (point.interval_ms, point.value as f64);
+                Part { ms, part, whole: ms as f64 * 1e6 }
+            };
+            points.map(part).collect()
+        };
         rows.extend(
             [
                 row(
@@ -153,8 +164,11 @@ pub fn rows(view: &TestView<'_>) -> Vec<HostSystemRow> {
                     "Processors, busy for the load generator",
                     &shares(Counter::CpuBusyNs, Counter::CpuAvailableNs),
                 ),
-                row(host, "Busiest thread of the load generator", &thread),
+                row(host, "Busiest thread of the load generator", &of_time(Counter::CpuBusiestThreadNs)),
                 memory(view, host),
+                row(host, LATE, &of_time(Counter::LateNs)),
+                row(host, PRESSURE, &of_time(Counter::HostCpuPressureNs)),
+                row(host, STOLEN, &shares(Counter::HostCpuStolenNs, Counter::HostCpuAvailableNs)),
             ]
             .into_iter()
             .flatten(),

@@ -35,7 +35,7 @@ pub fn page(report: &Report) -> Result<String, ReportError> {
     let figures: Vec<Value> = report.tests.iter().map(test_figures).collect();
     let page = environment.get_template("report.html")?.render(context! {
         report => Value::from(Serde(report)),
-        program => env!("CARGO_PKG_VERSION"),
+        program => Report::PROGRAM,
         report_sha256 => sha256_hex(report.json().as_bytes()),
         figures,
         first => first_page::of(report),

@@ -59,7 +59,8 @@ pub fn xml(report: &Report) -> String {
 
 fn judged(name: &str, verdicts: &[Verdict]) -> Cases {
     let mut cases = Cases::default();
-    for verdict in verdicts.iter().filter(|verdict| verdict.outcome != Outcome::Info) {
+    for verdict in verdicts.iter().filter(|verdict| verdict.outcome != Outcome::Info || verdict.is_excused())
+    {
         cases.add(&case(name, verdict));
     }
     cases
@@ -111,7 +112,10 @@ fn case(suite: &str, verdict: &Verdict) -> String {
         escape(&verdict.rule)
     );
     match verdict.outcome {
-        Outcome::Pass | Outcome::Info => return format!("{head}/>\n"),
+        Outcome::Pass => return format!("{head}/>\n"),
+        Outcome::Info => {
+            return format!("{head}><skipped message=\"{}\"/></testcase>\n", escape(&verdict.text));
+        }
         Outcome::Unproved => {
             return format!(
                 "{head}><skipped message=\"not proved: {}\"/></testcase>\n",

@@ -10,11 +10,13 @@ mod causes;
 mod charts;
 mod checks;
 mod conditions;
+mod equal_hosts;
 mod first_page;
 mod host_system;
 mod html;
 mod junit;
 mod model;
+mod samples;
 mod sections;
 mod svg;
 pub(crate) mod text;
@@ -24,9 +26,12 @@ mod window;
 
 use std::path::{Path, PathBuf};
 
+pub use conditions::of_tables as conditions_of_tables;
+pub use host_system::most_starved;
 pub use model::*;
 pub use svg::line_chart;
 pub use text::{bytes, counted, duration, iso_8601, number, significant, utc_stamp};
+pub use verdict::{PREDICTED, counts};
 
 pub(crate) use sections::verdict_row;
 pub(crate) use verdict::broken;
@@ -85,8 +90,8 @@ impl<'a> Measured<'a> {
     pub fn samples(&self, measures: &[Measure]) -> Vec<SampleFigures> {
         let totals = self.0.sample_totals(window::Scope::All, measures);
         let samples = totals.into_iter().enumerate().map(|(n, totals)| SampleFigures {
-            start_s: self.0.samples[n].saturating_sub(self.0.span.start_ms) as f64 / 1e3,
-            seconds: self.0.sample_seconds(n),
+            start_s: self.0.samples.start_ms(n).saturating_sub(self.0.span.start_ms) as f64 / 1e3,
+            seconds: self.0.samples.seconds(n),
             totals,
         });
         samples.collect()
@@ -99,7 +104,7 @@ impl<'a> Measured<'a> {
             .map(|(host, slice)| {
                 let hdr = window::decode(slice)?;
                 let ms = |us: u64| us as f64 / 1e3;
-                let middle_ms = window::Moment::middle_ms(slice).saturating_sub(self.0.span.start_ms);
+                let middle_ms = samples::Moment::middle_ms(slice).saturating_sub(self.0.span.start_ms);
                 let buckets = hdr.iter_recorded().map(|bucket| {
                     let value = bucket.value_iterated_to();
                     (
@@ -151,6 +156,8 @@ impl Report {
     pub const FORMAT: &str = "proofload-report";
     /// Version of the format that this program writes and reads.
     pub const VERSION: u32 = 1;
+    /// Version of this program.
+    pub const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
     /// Works out the report of a run.
     pub fn new(data: &RunData) -> Result<Report, ReportError> {

@@ -1,11 +1,13 @@
 //! [`RunData`] into [`TestReport`]: one test.
 
+use results::grade;
 use results::{
     Counter, DatabaseSize, IoClass, IoTotals, Measure, Origin, Outcome, Rule, StoragePart, Test, Verdict,
 };
 
 use super::model::*;
-use super::window::{Scope, TestView, of_test};
+use super::samples::{Moment, of_test};
+use super::window::{Scope, TestView};
 use super::{ReportError, charts, host_system, text, volumes};
 use crate::run_data::RunData;
 
@@ -130,7 +132,7 @@ fn throughput(view: &TestView<'_>) -> Option<Throughput> {
         of_test(&view.data.series, view.test.ordinal)
             .filter(|((_, origin, measure), _)| *measure == Measure::Batch && origin.database.is_some())
             .map(|(_, points)| {
-                points.iter().filter(|p| view.span.holds(*p)).map(|p| p.totals.count).sum::<u64>()
+                points.iter().filter(|p| view.span.holds(p.middle_ms())).map(|p| p.totals.count).sum::<u64>()
             })
     };
     Some(Throughput {
@@ -165,7 +167,7 @@ fn planned(view: &TestView<'_>, throughput: Option<&Throughput>) -> Vec<PlannedR
     let achieved = throughput.map(|t| t.transactional_iops);
     [
         row("Measured window", view.test.window_planned_ms.map(seconds), window_s, "s"),
-        row("Transactional I/O", view.test.target_iops, achieved, "1/s"),
+        row(PLANNED_IO, view.test.target_iops, achieved, "1/s"),
         row("Mailboxes that this I/O carries", mailboxes(view.test.target_iops), mailboxes(achieved), ""),
         row(
             "I/O per mailbox, for the planned mailboxes",
@@ -264,21 +266,21 @@ fn load_shape(view: &TestView<'_>) -> Vec<ShapeRow> {
         published_max,
     };
     vec![
-        row("Database page reads per batch", "", per_batch(reads.count as f64), (27.6, 28.8)),
-        row("Database page writes per batch", "", per_batch(writes.count as f64), (12.9, 13.1)),
+        row("Database page reads per batch", "", per_batch(reads.count as f64), grade::READS_PER_BATCH),
+        row("Database page writes per batch", "", per_batch(writes.count as f64), grade::WRITES_PER_BATCH),
         row(
             "Reads among database I/O",
             "%",
             (both > 0).then(|| 100.0 * reads.count as f64 / both as f64),
             (67.5, 68.9),
         ),
-        row("Log writes per batch", "", per_batch(log_writes.count as f64), (3.05, 3.08)),
+        row("Log writes per batch", "", per_batch(log_writes.count as f64), grade::LOG_WRITES_PER_BATCH),
         row("Log written per batch", "KiB", per_batch(log_written.bytes as f64 / 1024.0), (61.2, 62.6)),
         row(
             "Log files per batch",
             "KiB",
             log_bytes.and_then(|bytes| per_batch(bytes as f64 / 1024.0)),
-            (30.2, 30.7),
+            grade::LOG_FILE_KIB_PER_BATCH,
         ),
         row(
             "Database growth per batch",
@@ -296,7 +298,7 @@ fn load_shape(view: &TestView<'_>) -> Vec<ShapeRow> {
             "Maintenance reads per database",
             "1/s",
             (databases > 0.0).then(|| total(MAINTENANCE).count as f64 / databases / view.span.seconds()),
-            (8.46, 9.14),
+            grade::MAINTENANCE_READS_PER_S,
         ),
     ]
 }
@@ -320,7 +322,7 @@ fn steadiness(view: &TestView<'_>) -> Option<Steadiness> {
     }
     let quarter = |sample: usize| sample * 4 / samples;
     let mut seconds = [0.0; 4];
-    (0..samples).for_each(|sample| seconds[quarter(sample)] += view.sample_seconds(sample));
+    (0..samples).for_each(|sample| seconds[quarter(sample)] += view.samples.seconds(sample));
     let quarters = |measure| {
         let mut totals = [IoTotals::default(); 4];
         for (sample, total) in view.sample_totals(Scope::All, &[measure]).into_iter().enumerate() {
@@ -341,7 +343,7 @@ fn steadiness(view: &TestView<'_>) -> Option<Steadiness> {
     let latencies = [(&reads, all_reads), (&writes, all_writes), (&log_writes, all_log_writes)]
         .map(|(quarters, all)| furthest(quarters.iter().map(IoTotals::latency_ms), all.latency_ms()));
     let latency_change_max = latencies.into_iter().try_fold(0.0f64, |most, change| Some(most.max(change?)));
-    let first = view.sample_totals(Scope::All, &[WRITE])[0].count as f64 / view.sample_seconds(0);
+    let first = view.sample_totals(Scope::All, &[WRITE])[0].count as f64 / view.samples.seconds(0);
     let write_start = (all_writes.count > 0).then(|| first / mean(all_writes.count));
     let holds = |name: &str, share: Option<f64>| {
         let rule = results::grade::condition(name).map(Rule::published);
@@ -382,13 +384,13 @@ fn furthest(quarters: impl Iterator<Item = Option<f64>>, mean: Option<f64>) -> O
 fn stalls(view: &TestView<'_>) -> Option<StallRow> {
     let mut samples = vec![0u64; view.samples.len()];
     for point in view.counters(Scope::All, Counter::PageFaultStalls) {
-        if let Some(index) = view.sample_of(point) {
+        if let Some(index) = view.samples.of(point) {
             samples[index] += point.value;
         }
     }
     view.counters(Scope::All, Counter::PageFaultStalls).next()?;
     let rates: Vec<f64> =
-        samples.iter().enumerate().map(|(n, &stalls)| stalls as f64 / view.sample_seconds(n)).collect();
+        samples.iter().enumerate().map(|(n, &stalls)| stalls as f64 / view.samples.seconds(n)).collect();
     Some(StallRow {
         per_s_mean: rates.iter().sum::<f64>() / rates.len().max(1) as f64,
         per_s_min: rates.iter().copied().reduce(f64::min)?,
@@ -400,7 +402,7 @@ fn stalls(view: &TestView<'_>) -> Option<StallRow> {
 fn cache_bytes_max(view: &TestView<'_>) -> Option<u64> {
     let mut samples = vec![0u64; view.samples.len()];
     for point in view.counters(Scope::All, Counter::CacheBytes) {
-        if let Some(index) = view.sample_of(point) {
+        if let Some(index) = view.samples.of(point) {
             samples[index] += point.value;
         }
     }
@@ -500,6 +502,7 @@ fn recoveries(view: &TestView<'_>) -> Vec<RecoveryRow> {
             reads_per_log: per_log(READ),
             writes_per_log: per_log(WRITE),
             log_reads_per_log: per_log(LOG_READ),
+            work: row.work.clone(),
         }
     })
     .collect()

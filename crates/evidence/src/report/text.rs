@@ -160,17 +160,7 @@ pub fn lead(test: &TestReport, sessions: Option<u32>) -> String {
             duration(test.duration_s)
         ));
     }
-    if !test.recoveries.is_empty() {
-        let logs: u64 = test.recoveries.iter().map(|row| row.logs).sum();
-        let per_log: Vec<f64> = test.recoveries.iter().filter_map(|row| row.s_per_log).collect();
-        let mean = per_log.iter().sum::<f64>() / per_log.len().max(1) as f64;
-        sentences.push(format!(
-            "{} were replayed by {}, {} per log on average.",
-            counted(logs, "log"),
-            counted(test.recoveries.len() as u64, "instance"),
-            duration(mean)
-        ));
-    }
+    sentences.extend(recovered(test));
     if !test.tuning.is_empty() {
         sentences.push(format!("{} were tried.", counted(test.tuning.len() as u64, "load")));
     }
@@ -182,6 +172,29 @@ pub fn lead(test: &TestReport, sessions: Option<u32>) -> String {
             .push("The run ended before the measured window did; the figures are those until then.".into());
     }
     sentences.join(" ")
+}
+
+/// What the recoveries of a test replayed, and what they gave up.
+fn recovered(test: &TestReport) -> Vec<String> {
+    if test.recoveries.is_empty() {
+        return Vec::new();
+    }
+    let logs: u64 = test.recoveries.iter().map(|row| row.logs).sum();
+    let per_log: Vec<f64> = test.recoveries.iter().filter_map(|row| row.s_per_log).collect();
+    let mean = per_log.iter().sum::<f64>() / per_log.len().max(1) as f64;
+    let mut sentences = vec![format!(
+        "{} were replayed by {}, {} per log on average.",
+        counted(logs, "log"),
+        counted(test.recoveries.len() as u64, "instance"),
+        duration(mean)
+    )];
+    let work = test.recoveries.iter().filter_map(|row| row.work.as_ref());
+    let given_up: u64 = work.map(|work| work.segments_given_up).sum();
+    if given_up > 0 {
+        sentences
+            .push(format!("{} behind the end of a log were given up.", counted(given_up, "log segment")));
+    }
+    sentences
 }
 
 #[cfg(test)]

@@ -1,35 +1,57 @@
 //! The judgement of a run as a whole: its grade, the sentence for it, and the reasons.
 
 use results::grade::Counts;
-use results::{Ending, Grade, IoClass, Measure, Outcome, Severity, Verdict, WorldKind};
+use results::judge::LatencyRule;
+use results::{Ending, Grade, Measure, Outcome, Severity, Verdict, WorldKind};
 
 use super::model::*;
 use super::text::{bare, counted, duration, number, significant};
 use super::window::{Scope, TestView};
 use super::{causes, conditions};
 use crate::run_data::RunData;
+use crate::store::misfit;
+
+/// The sentence of a run whose rows do not fit its seals.
+pub const CHANGED: &str = "The rows differ from their seals: nothing is proved.";
 
 /// How the sentence of a simulated run begins.
 pub const PREDICTED: &str = "Predicted, not tested: ";
 
-pub fn overall(data: &RunData, tests: &[TestReport], run_verdicts: &[Verdict]) -> Overall {
-    let all = || tests.iter().flat_map(|test| &test.verdicts).chain(run_verdicts);
-    let count = |outcome| all().filter(|verdict| verdict.outcome == outcome).count() as u64;
-    let counts = Counts {
+/// The numbers that a grade follows from.
+pub fn counts(report: &Report) -> Counts {
+    let count = |outcome| report.verdicts().filter(|verdict| verdict.outcome == outcome).count() as u64;
+    Counts {
         passed: count(Outcome::Pass),
         failed: count(Outcome::Fail),
         unproved: count(Outcome::Unproved),
-        open_tests: tests.iter().filter(|test| !test.ended).count() as u64,
+        open_tests: report.tests.iter().filter(|test| !test.ended).count() as u64,
+    }
+}
+
+/// Judges a report that has everything but its judgement.
+pub fn overall(data: &RunData, report: &Report) -> Overall {
+    let (tests, run_verdicts) = (report.tests.as_slice(), report.run_verdicts.as_slice());
+    let counts = counts(report);
+    let conditions = conditions::rows(data, report);
+    let misfit = misfit(&data.seals.broken);
+    let grade = match misfit {
+        Some(_) => Grade::Incomplete,
+        None => Grade::of(counts, data.run.ending, conditions.iter().all(|condition| condition.met)),
     };
-    let conditions = conditions::rows(data, tests);
-    let grade = Grade::of(counts, data.run.ending, conditions.iter().all(|condition| condition.met));
-    let mut reasons = failures(data, tests, run_verdicts);
+    let mut reasons: Vec<String> =
+        misfit.iter().map(|text| format!("Changed after the run: {text}.")).collect();
+    reasons.extend(failures(data, tests, run_verdicts));
     reasons.extend(unproved(tests, run_verdicts));
     reasons.extend(unfinished(data, tests, counts));
+    let excused: Vec<(&str, &Verdict)> = excused(tests);
+    reasons.extend(
+        excused.iter().map(|(test, verdict)| format!("{test}: “{}” on {}.", verdict.text, verdict.origin)),
+    );
     let headline = match grade {
         Grade::Qualified => qualified(data, tests, &conditions),
-        Grade::Held => held(tests, &conditions),
+        Grade::Held => held(tests, &conditions, &excused),
         Grade::Failed => reasons.first().cloned().unwrap_or_default(),
+        Grade::Incomplete if misfit.is_some() => CHANGED.to_owned(),
         Grade::Incomplete => incomplete(counts),
     };
     let headline = match (data.run.world, grade) {
@@ -37,7 +59,11 @@ pub fn overall(data: &RunData, tests: &[TestReport], run_verdicts: &[Verdict]) -
         (WorldKind::Simulated, _) => format!("{PREDICTED}{headline}"),
     };
     if matches!(grade, Grade::Qualified | Grade::Held) {
-        let (kept, limits) = (number(counts.passed as f64, 0), counted(counts.passed, "limit"));
+        if grade == Grade::Qualified {
+            reasons.extend(tested(data));
+        }
+        let limits = counted(counts.passed + excused.len() as u64, "limit");
+        let kept = number(counts.passed as f64, 0);
         let tests = counted(tests.len() as u64, "test");
         reasons.push(format!("{tests} carried out, {kept} of {limits} kept."));
         reasons.extend(conditions.iter().filter(|row| !row.met).map(missing));
@@ -58,10 +84,13 @@ fn unseen(tests: &[TestReport]) -> Vec<String> {
     let mut sentences = Vec::new();
     if reads(&["database_checksum", "backup", "backup_to_disk", "restore"]) {
         sentences
-            .push("No check sees an older version of a page in its place, unless this run changed the page.");
+            .push("No check sees an older version of a page that did not change since its flush map was begun anew.");
         if !reads(&["database_checksum", "backup_to_disk", "restore"]) {
             sentences
                 .push("A backup does not see sectors of a page that changed places with equal parities.");
+        } else {
+            sentences
+                .push("No check sees sectors that changed places in bytes of a page that hold no entry.");
         }
     }
     sentences.into_iter().map(str::to_owned).collect()
@@ -91,26 +120,71 @@ fn qualified(data: &RunData, tests: &[TestReport], conditions: &[ConditionRow]) 
     let plan = claim.and_then(|claim| Some((claim.mailboxes?, claim.iops_per_server?)));
     let carries = match plan {
         Some((mailboxes, iops)) => {
-            format!("carries {} ({})", counted(mailboxes as u64, "mailbox"), figure(iops))
+            let each = claim.and_then(|claim| claim.iops_per_mailbox);
+            let each = each.map_or(String::new(), |iops| format!(", {} per mailbox", significant(iops)));
+            format!("carries {} ({}{each})", counted(mailboxes as u64, "mailbox"), figure(iops))
         }
         None => {
             let servers = claim.map_or(1, |claim| claim.hosts.len()).max(1) as f64;
-            let targets = tests.iter().filter(|test| conditions::is_load(test));
-            let targets = targets.filter_map(|test| data.tests.get(&test.ordinal)?.target_iops);
+            let targets = tests.iter().filter(|test| test.is_load()).filter_map(TestReport::target_iops);
             let target = targets.reduce(f64::min).unwrap_or(0.0);
             format!("carries the stated load of {}", figure(target / servers))
         }
     };
     let failure = claim.and_then(|claim| claim.failure.as_deref());
     let case = failure.map_or(String::new(), |lost| format!(" with {lost} lost"));
+    let size = conditions.iter().find(|row| row.name == "database_size_percent").and_then(|row| row.measured);
+    let size = size.map_or(String::new(), |percent| {
+        format!(", with databases of {} % of the planned size", bare(percent))
+    });
     match conditions.iter().any(|row| row.weaker) {
-        false => format!("The storage {carries}{case}."),
-        true => format!("By its own rules, the storage {carries}{case}."),
+        false => format!("The storage {carries}{case}{size}."),
+        true => format!("By its own rules, the storage {carries}{case}{size}."),
     }
 }
 
-fn held(tests: &[TestReport], conditions: &[ConditionRow]) -> String {
-    let loads = tests.iter().filter(|test| conditions::is_load(test));
+/// What was under test: the parts of the claim that the sentence of a qualified run has no room for.
+fn tested(data: &RunData) -> Option<String> {
+    let claim = data.claim.as_ref().filter(|claim| !claim.engine.is_empty())?;
+    let copies = claim.copies.map_or(String::new(), |copies| {
+        let databases = if copies == 1 { "each database" } else { "each database, the active one included" };
+        format!(
+            "{} of {databases}; ",
+            if copies == 1 { "1 copy".to_owned() } else { format!("{copies} copies") }
+        )
+    });
+    let hosts = claim.hosts.join(", ");
+    Some(format!("Under test: {hosts} on {}; {copies}{}.", claim.storage, claim.engine))
+}
+
+/// The limits that a scheduled fault broke, with their tests; the one that was missed furthest comes first.
+fn excused(tests: &[TestReport]) -> Vec<(&str, &Verdict)> {
+    let all = tests.iter().flat_map(|test| test.verdicts.iter().map(|verdict| (test.name.as_str(), verdict)));
+    let mut broken: Vec<(&str, &Verdict)> = all.filter(|(_, verdict)| verdict.is_excused()).collect();
+    let times = |verdict: &Verdict| {
+        verdict.measured.zip(verdict.limit).map_or(1.0, |(measured, limit)| (measured / limit).ln().abs())
+    };
+    broken.sort_by(|(_, a), (_, b)| times(b).total_cmp(&times(a)));
+    broken
+}
+
+/// What a run says of the limits that a scheduled fault broke.
+fn outside(excused: &[(&str, &Verdict)]) -> String {
+    let Some((_, worst)) = excused.first() else { return String::new() };
+    let what = match LatencyRule::from_name(&worst.rule) {
+        Some(LatencyRule::ReadAvg) => "mean read",
+        Some(LatencyRule::ReadMax) => "read sample",
+        Some(LatencyRule::LogWriteAvg) => "mean log write",
+        Some(LatencyRule::LogWriteMax) => "log write sample",
+        None => "rate",
+    };
+    let broke = counted(excused.len() as u64, "limit");
+    let figure = worst.measured.map_or(String::new(), significant);
+    format!(" outside the scheduled fault; during it {broke} broke, worst {what} {figure} {}", worst.unit)
+}
+
+fn held(tests: &[TestReport], conditions: &[ConditionRow], excused: &[(&str, &Verdict)]) -> String {
+    let loads = tests.iter().filter(|test| test.is_load());
     let iops = loads.filter_map(|test| Some(test.throughput?.transactional_iops)).reduce(f64::min);
     let Some(iops) = iops else {
         return "No limit was broken, but no load test took place: nothing is known of the storage under load."
@@ -124,7 +198,8 @@ fn held(tests: &[TestReport], conditions: &[ConditionRow]) -> String {
         (true, false) => "the target was not reached",
     };
     let estimate = if is_met("window_percent") { "" } else { " in an estimate of the full window" };
-    format!("Latency limits held at {iops} transactional I/O per second{estimate}; {target}.")
+    let outside = outside(excused);
+    format!("Latency limits held at {iops} transactional I/O per second{estimate}{outside}; {target}.")
 }
 
 fn incomplete(counts: Counts) -> String {
@@ -178,10 +253,11 @@ pub fn broken(name: &str, verdicts: &[&Verdict], since: impl Fn(&Verdict) -> Opt
     told.into_iter().map(|rule| failure(name, rule, verdicts, &since)).collect()
 }
 
-/// The rules that could not be judged, a sentence each.
+/// The rules that could not be judged, a sentence each. Those of the run come first: a host that is missing from it
+/// explains what its tests lack.
 fn unproved(tests: &[TestReport], run_verdicts: &[Verdict]) -> Vec<String> {
     let named = tests.iter().map(|test| (test.name.as_str(), test.verdicts.as_slice()));
-    let rows = named.chain([("The run", run_verdicts)]).flat_map(|(name, verdicts)| {
+    let rows = [("The run", run_verdicts)].into_iter().chain(named).flat_map(|(name, verdicts)| {
         verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Unproved).map(move |row| (name, row))
     });
     rows.map(|(name, row)| format!("{name}: “{}” is not proved on {}.", row.text, row.origin)).collect()
@@ -218,11 +294,7 @@ fn failure(
 
 /// When the first sample broke a limit of latency, in seconds from the start of the window.
 fn first_broken_s(data: &RunData, test: &TestReport, verdict: &Verdict) -> Option<f64> {
-    let measure: Measure = match verdict.rule.as_str() {
-        "read_latency_avg" | "read_latency_max" => IoClass::TransactionalRead.into(),
-        "log_write_latency_avg" | "log_write_latency_max" => IoClass::LogWrite.into(),
-        _ => return None,
-    };
+    let measure: Measure = LatencyRule::from_name(&verdict.rule)?.class().into();
     let (limit, origin) = (verdict.limit?, &verdict.origin);
     let view = TestView::new(data, data.tests.get(&test.ordinal)?);
     let scope = match (&origin.instance, &origin.database) {
@@ -230,7 +302,7 @@ fn first_broken_s(data: &RunData, test: &TestReport, verdict: &Verdict) -> Optio
         (Some(instance), None) => Scope::Instance(&origin.host, instance),
         _ => Scope::Host(&origin.host),
     };
-    let samples = view.sample_totals(scope, &[measure]);
-    let first = samples.iter().position(|sample| sample.latency_ms().is_some_and(|ms| ms > limit))?;
-    Some(view.samples[first].saturating_sub(view.span.start_ms) as f64 / 1e3)
+    let samples = view.sample_latencies_ms(&[(scope, &[measure])]);
+    let first = samples.iter().position(|latency_ms| latency_ms.is_some_and(|ms| ms > limit))?;
+    Some(view.samples_of([scope]).start_ms(first).saturating_sub(view.span.start_ms) as f64 / 1e3)
 }

@@ -14,6 +14,7 @@
 //!
 //! Limits: whole numbers up to 2^63 - 1 (SQLite); NaN is not a measurement and is refused.
 
+mod open;
 pub(crate) mod pack;
 mod query;
 mod read;
@@ -29,13 +30,12 @@ use std::time::{Duration, Instant};
 
 use results::{RecordError, Recorder, Row};
 
-pub use query::{Cell, Query};
+pub(crate) use open::{beside, damaged, explain, open};
+pub use query::{Cell, Query, keys};
 pub use read::load;
-pub(crate) use read::{
-    beside, damaged, environment_after, events_after, explain, hosts, open, rules, runs, sources, tests,
-    verdicts_after,
-};
-pub use seal::{Broken, BrokenKind, Chain, check, sha256_hex};
+pub(crate) use read::{environment_after, events_after, hosts, rules, runs, sources, tests, verdicts_after};
+pub use seal::{Broken, BrokenKind, Chain, check, misfit, sha256_hex};
+pub(crate) use sign::is_signed_bytes;
 pub use sign::{KeyError, SigningKey, public_key};
 
 /// The tables of `run.db`, as SQL.

@@ -15,7 +15,8 @@ use rusqlite::functions::{Aggregate, Context, FunctionFlags};
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::types::ValueRef;
 
-use super::{StoreError, explain, open, pack, read::damaged};
+use super::open::{damaged, explain, open};
+use super::{StoreError, pack};
 
 const VIEWS: &str = include_str!("views.sql");
 
@@ -32,6 +33,42 @@ pub enum Cell {
     Text(String),
     /// Bytes.
     Blob(Vec<u8>),
+}
+
+impl Cell {
+    /// As a value in JSON; bytes as their hexadecimal digits.
+    pub fn json(&self) -> serde_json::Value {
+        match self {
+            Cell::Null => serde_json::Value::Null,
+            Cell::Integer(number) => (*number).into(),
+            Cell::Real(number) => (*number).into(),
+            Cell::Text(text) => text.as_str().into(),
+            Cell::Blob(_) => self.text().into(),
+        }
+    }
+
+    /// In plain text; bytes as their hexadecimal digits.
+    pub fn text(&self) -> String {
+        match self {
+            Cell::Null => String::new(),
+            Cell::Integer(number) => number.to_string(),
+            Cell::Real(number) => number.to_string(),
+            Cell::Text(text) => text.clone(),
+            Cell::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+}
+
+/// The columns of a result as keys of one JSON object: a repeated name gets a number that is free.
+pub fn keys(columns: &[String]) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::with_capacity(columns.len());
+    for name in columns {
+        let is_free = |key: &String| !keys.contains(key) && (key == name || !columns.contains(key));
+        let numbered = (2..).map(|number| format!("{name}_{number}"));
+        let key = std::iter::once(name.clone()).chain(numbered).find(is_free);
+        keys.extend(key);
+    }
+    keys
 }
 
 /// A `run.db` that is asked in SQL.
@@ -164,5 +201,16 @@ impl Aggregate<Sum, Option<f64>> for Percentile {
 
     fn finalize(&self, _context: &mut Context<'_>, sum: Option<Sum>) -> rusqlite::Result<Option<f64>> {
         Ok(sum.map(|(hdr, share)| hdr.value_at_quantile(share.clamp(0.0, 1.0)) as f64 / 1e3))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn repeated_column_gets_a_number_that_is_free() {
+        let keys =
+            |names: &[&str]| super::keys(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(keys(&["a", "b", "a", "a"]), ["a", "b", "a_2", "a_3"]);
+        assert_eq!(keys(&["a", "a", "a_2"]), ["a", "a_3", "a_2"]);
     }
 }

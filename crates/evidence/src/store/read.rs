@@ -1,14 +1,14 @@
 //! SQLite into rows.
 
-use std::fs::Metadata;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use results::*;
 use rusqlite::types::FromSql;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Row as SqlRow};
+use rusqlite::{Connection, Row as SqlRow};
 use serde::de::DeserializeOwned;
 
-use super::{APPLICATION_ID, StoreError, VERSION, pack};
+use super::open::{damaged, explain, open};
+use super::{StoreError, pack, seal};
 use crate::run_data::{CounterPoint, Point, RunData, Slice};
 
 /// Reads a whole run, finished, running or killed.
@@ -29,55 +29,6 @@ pub fn load(path: &Path) -> Result<RunData, StoreError> {
         Ok(None) => Err(StoreError::NoRun(path.to_owned())),
         Err(error) => Err(explain(path, error)),
     }
-}
-
-/// What an error of SQLite means for the reader of `path`.
-pub fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
-    match error {
-        rusqlite::Error::SqliteFailure(error, _) if error.code == rusqlite::ErrorCode::NotADatabase => {
-            StoreError::NotARun(path.to_owned())
-        }
-        rusqlite::Error::FromSqlConversionFailure(_, _, cause) => {
-            StoreError::Damaged { path: path.to_owned(), what: cause.to_string() }
-        }
-        source => StoreError::Sqlite { path: path.to_owned(), source },
-    }
-}
-
-/// Opens the `run.db` of a run for reading.
-pub fn open(path: &Path) -> Result<Connection, StoreError> {
-    let sqlite = |error| explain(path, error);
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    // A run that goes on has a log. Where nothing lies beside the file nobody changes it, and unless SQLite is
-    // told so it makes a log and an index beside a file whose writer ended without its last step, and leaves
-    // them there.
-    let is_alone = |file: &PathBuf| ["-wal", "-journal"].iter().all(|ending| beside(file, ending).is_none());
-    let db = match path.canonicalize().ok().filter(is_alone) {
-        Some(file) => Connection::open_with_flags(unchanging(&file), flags | OpenFlags::SQLITE_OPEN_URI),
-        None => Connection::open_with_flags(path, flags),
-    };
-    let db = db.map_err(sqlite)?;
-    let pragma = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(sqlite);
-    if pragma("application_id")? != APPLICATION_ID {
-        return Err(StoreError::NotARun(path.to_owned()));
-    }
-    let version = pragma("user_version")?;
-    if version != VERSION {
-        return Err(StoreError::Version { path: path.to_owned(), version });
-    }
-    Ok(db)
-}
-
-/// The file that SQLite keeps beside `path` under this ending; `None` if nothing is in it.
-pub fn beside(path: &Path, ending: &str) -> Option<Metadata> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    std::fs::metadata(name).ok().filter(|file| file.len() > 0)
-}
-
-/// An absolute path as the URI of a file that does not change while it is open.
-fn unchanging(path: &Path) -> String {
-    crate::file_url(path) + "?immutable=1"
 }
 
 /// The run; at most one.
@@ -185,6 +136,7 @@ fn read_tables(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
             origin: origin(r)?,
             logs: int(r, "logs")?,
             elapsed_ms: int(r, "elapsed_ms")?,
+            work: recovery_work(r)?,
         })
     })?;
     if db.table_exists(None, "storage_part")? {
@@ -192,16 +144,8 @@ fn read_tables(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
     }
     data.events = query(db, "SELECT * FROM event ORDER BY rowid", event)?;
     data.verdicts = query(db, "SELECT * FROM verdict ORDER BY rowid", verdict)?;
-    data.seal = last_digest(db)?;
+    data.seals = seal::of(db)?;
     Ok(())
-}
-
-/// Digest of the last seal; `None` in files that have none.
-fn last_digest(db: &Connection) -> rusqlite::Result<Option<String>> {
-    if !db.table_exists(None, "seal")? {
-        return Ok(None);
-    }
-    db.query_row("SELECT digest FROM seal ORDER BY ordinal DESC LIMIT 1", [], |r| r.get(0)).optional()
 }
 
 fn read_series(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
@@ -298,12 +242,25 @@ fn claim(r: &SqlRow<'_>) -> rusqlite::Result<Claim> {
         let text: String = get(r, column)?;
         serde_json::from_str(&text).map_err(|error| damaged(&error.to_string()))
     };
+    // Files of earlier builds have no such column.
+    let known = |column: &str| r.as_ref().column_index(column).is_ok();
+    let figure = |column| if known(column) { get(r, column) } else { Ok(None) };
+    let text = |column| if known(column) { get::<Option<String>>(r, column) } else { Ok(None) };
+    let doubts = text("doubts")?;
+    let doubts = doubts.map_or(Ok(Vec::new()), |text| serde_json::from_str(&text));
     Ok(Claim {
         mailboxes: get(r, "mailboxes")?,
+        iops_per_mailbox: figure("iops_per_mailbox")?,
+        profile_iops_per_mailbox: figure("profile_iops_per_mailbox")?,
         iops_per_server: get(r, "iops_per_server")?,
         failure: get(r, "failure")?,
         hosts: names("hosts")?,
         tests: names("tests")?,
+        database_bytes: figure("database_bytes")?,
+        storage: text("storage")?.unwrap_or_default(),
+        copies: if known("copies") { get(r, "copies")? } else { None },
+        engine: text("engine")?.unwrap_or_default(),
+        doubts: doubts.map_err(|error| damaged(&error.to_string()))?,
     })
 }
 
@@ -352,6 +309,20 @@ fn test(r: &SqlRow<'_>) -> rusqlite::Result<Test> {
         copies: get(r, "copies")?,
         parameters: serde_json::from_str(&parameters).map_err(|error| damaged(&error.to_string()))?,
     })
+}
+
+/// Files of earlier builds and imported reports have none.
+fn recovery_work(r: &SqlRow<'_>) -> rusqlite::Result<Option<RecoveryWork>> {
+    let Some(branches) = get_later::<Option<String>>(r, "branches")?.flatten() else { return Ok(None) };
+    Ok(Some(RecoveryWork {
+        segments_corrected: int(r, "segments_corrected")?,
+        segments_given_up: int(r, "segments_given_up")?,
+        segments_unexplained: int(r, "segments_unexplained")?,
+        page_changes: int(r, "page_changes")?,
+        pages_repaired: int(r, "pages_repaired")?,
+        transactions_undone: int(r, "transactions_undone")?,
+        branches: serde_json::from_str(&branches).map_err(|error| damaged(&error.to_string()))?,
+    }))
 }
 
 fn tuning_step(r: &SqlRow<'_>) -> rusqlite::Result<TuningStep> {
@@ -474,10 +445,4 @@ fn maybe_name<T: DeserializeOwned>(r: &SqlRow<'_>, column: &str) -> rusqlite::Re
     let name: Option<String> = r.get(column)?;
     let value = name.map(|name| serde_json::from_value(serde_json::Value::String(name))).transpose();
     value.map_err(|error| damaged(&format!("{column}: {error}")))
-}
-
-/// The error of a value that was never written there.
-pub fn damaged(what: &str) -> rusqlite::Error {
-    let cause: Box<dyn std::error::Error + Send + Sync> = what.to_owned().into();
-    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Null, cause)
 }

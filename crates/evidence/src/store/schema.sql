@@ -10,7 +10,8 @@ CREATE TABLE rule (
 );
 CREATE TABLE claim (
     id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1), world TEXT NOT NULL, mailboxes REAL, iops_per_server REAL,
-    failure TEXT, hosts TEXT NOT NULL, tests TEXT NOT NULL
+    failure TEXT, hosts TEXT NOT NULL, tests TEXT NOT NULL, iops_per_mailbox REAL, profile_iops_per_mailbox REAL,
+    database_bytes REAL, doubts TEXT, storage TEXT, copies INTEGER, engine TEXT
 );
 CREATE TABLE host (name TEXT NOT NULL PRIMARY KEY, world TEXT NOT NULL, description TEXT NOT NULL);
 CREATE TABLE environment (
@@ -67,7 +68,9 @@ CREATE TABLE backup (
 );
 CREATE TABLE recovery (
     test INTEGER NOT NULL, host TEXT NOT NULL, world TEXT NOT NULL, instance TEXT, database TEXT,
-    logs INTEGER NOT NULL, elapsed_ms INTEGER NOT NULL
+    logs INTEGER NOT NULL, elapsed_ms INTEGER NOT NULL,
+    segments_corrected INTEGER, segments_given_up INTEGER, segments_unexplained INTEGER, page_changes INTEGER,
+    pages_repaired INTEGER, transactions_undone INTEGER, branches TEXT
 );
 CREATE TABLE storage_part (
     test INTEGER NOT NULL, world TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, seconds REAL NOT NULL,

@@ -10,9 +10,12 @@
 //! 2. A test is sealed again if a row of it is recorded after its seal. The newest seal of a test counts.
 //! 3. The last seal of a store that was closed covers what belongs to no test, so it ends the chain.
 //!
-//! Limits: whoever can write the file can seal it again. Only a signature shows that.
+//! 4. A file without seals is no quieter than one with wrong seals: every release seals.
+//!
+//! Limits: a user who can write the file can seal it again. Only a signature shows that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::path::Path;
 
 use ring::digest::{Context, SHA256, digest};
@@ -21,8 +24,9 @@ use rusqlite::{Connection, OptionalExtension, Statement, ToSql, params};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::StoreError;
+use super::open::{damaged, explain, open};
 use super::sign::{SigningKey, hex, is_signed};
-use super::{StoreError, explain, open, read::damaged};
 
 /// What one seal says of one table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -52,10 +56,12 @@ impl Seal {
 }
 
 /// What the seals of a `run.db` say, checked against its rows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Chain {
     /// Digest of the last seal; `None` if the file has no seal.
     pub digest: Option<String>,
+    /// Whether the recorder closed the file in order; a killed recorder leaves it in WAL mode.
+    pub closed: bool,
     /// Whether the last seal ends the run: it was closed, not killed.
     pub ended: bool,
     /// Tests whose rows are sealed.
@@ -70,7 +76,7 @@ pub struct Chain {
 }
 
 /// Something that a seal, or the run, says otherwise than the rows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Broken {
     /// What kind of contradiction it is.
     pub kind: BrokenKind,
@@ -83,7 +89,7 @@ pub struct Broken {
 }
 
 /// A kind of contradiction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BrokenKind {
     /// Rows differ from what was sealed.
@@ -92,6 +98,23 @@ pub enum BrokenKind {
     Seal,
     /// Rows are of another world than their run.
     World,
+}
+
+/// What every reader of a run says first if its rows do not fit its seals: the first contradiction, and how many
+/// there are. `None` if all fit.
+pub fn misfit(broken: &[Broken]) -> Option<String> {
+    let first = broken.first()?;
+    let Broken { place, sealed, found, .. } = first;
+    let what = match first.kind {
+        BrokenKind::Rows => "rows differ from their seals",
+        BrokenKind::Seal => "seals are missing or changed",
+        BrokenKind::World => "rows are of another world than their run",
+    };
+    let more = match broken.len() - 1 {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    Some(format!("{what}: {place}: sealed: {sealed}; found: {found}{more}"))
 }
 
 /// SHA-256 as 64 hexadecimal digits.
@@ -127,29 +150,41 @@ pub fn check(path: &Path) -> Result<Chain, StoreError> {
     let read = || {
         // One transaction: a run that goes on is seen at one moment.
         db.execute_batch("BEGIN")?;
-        let mut found = if db.table_exists(None, "seal")? { chain(&db)? } else { Chain::none() };
-        worlds(&db, &mut found.broken)?;
-        Ok(found)
+        of(&db)
     };
     read().map_err(|error| explain(path, error))
 }
 
-impl Chain {
-    fn none() -> Chain {
-        Chain {
-            digest: None,
-            ended: false,
-            sealed_tests: Vec::new(),
-            unsealed_tests: Vec::new(),
-            signer: None,
-            broken: Vec::new(),
-        }
-    }
+/// The seals of an open `run.db`, checked against its rows.
+pub(super) fn of(db: &Connection) -> rusqlite::Result<Chain> {
+    let mut found = chain(db)?;
+    found.closed = is_closed(db);
+    worlds(db, &mut found.broken)?;
+    Ok(found)
+}
+
+/// Whether the file is in no WAL mode: the recorder leaves that as its last step. The byte is the "file format
+/// write version" of the header (<https://sqlite.org/fileformat.html>).
+fn is_closed(db: &Connection) -> bool {
+    const WRITE_VERSION: usize = 18;
+    let mut header = [0; WRITE_VERSION + 1];
+    let file = db.path().and_then(|path| std::fs::File::open(path).ok());
+    file.is_some_and(|mut file| file.read_exact(&mut header).is_ok()) && header[WRITE_VERSION] == 1
 }
 
 fn chain(db: &Connection) -> rusqlite::Result<Chain> {
+    let mut chain = Chain::default();
+    if !db.table_exists(None, "seal")? {
+        chain.unsealed_tests = tests_with_rows(db)?.into_iter().collect();
+        chain.broken.push(Broken {
+            kind: BrokenKind::Seal,
+            place: "table seal".into(),
+            sealed: "no table of seals".into(),
+            found: "a run, and every release seals its runs".into(),
+        });
+        return Ok(chain);
+    }
     let seals = seals(db)?;
-    let mut chain = Chain::none();
     links(&seals, &mut chain.broken);
     let mut newest: BTreeMap<Option<u32>, &Seal> = BTreeMap::new();
     for seal in &seals {
@@ -175,14 +210,16 @@ fn chain(db: &Connection) -> rusqlite::Result<Chain> {
             found: "the run has ended".into(),
         });
     }
-    if chain.ended {
-        chain.broken.extend(chain.unsealed_tests.iter().map(|test| Broken {
-            kind: BrokenKind::Seal,
-            place: format!("test {test}"),
-            sealed: "no seal".into(),
-            found: "rows in a run that was sealed to its end".into(),
-        }));
-    }
+    // A test is sealed when the next one begins; the last one, if the run was killed, is not.
+    let newest: Option<u32> = db.query_row("SELECT max(ordinal) FROM test", [], |r| r.get(0))?;
+    let is_over = |test: u32| chain.ended || newest.is_some_and(|newest| test < newest);
+    let over = chain.unsealed_tests.iter().filter(|test| is_over(**test));
+    chain.broken.extend(over.map(|test| Broken {
+        kind: BrokenKind::Seal,
+        place: format!("test {test}"),
+        sealed: "no seal".into(),
+        found: "rows of a test that was over".into(),
+    }));
     chain.signer = seals.first().and_then(|seal| seal.signer.clone()).filter(|signer| {
         seals.iter().all(|seal| {
             seal.signer.as_ref() == Some(signer)

@@ -81,7 +81,12 @@ impl SigningKey {
     }
 
     pub(super) fn sign(&self, digest: &str) -> String {
-        hex(self.0.sign(digest.as_bytes()).as_ref())
+        hex(&self.sign_bytes(digest.as_bytes()))
+    }
+
+    /// The signature of any bytes.
+    pub(crate) fn sign_bytes(&self, bytes: &[u8]) -> Vec<u8> {
+        self.0.sign(bytes).as_ref().to_vec()
     }
 }
 
@@ -95,10 +100,13 @@ pub fn public_key(text: &str) -> Result<String, KeyError> {
 }
 
 pub(super) fn is_signed(digest: &str, signer: &str, signature: &str) -> bool {
-    let (Some(key), Some(signature)) = (bytes::<KEY_BYTES>(signer), bytes::<64>(signature)) else {
-        return false;
-    };
-    UnparsedPublicKey::new(&ED25519, key).verify(digest.as_bytes(), &signature).is_ok()
+    bytes::<64>(signature).is_some_and(|signature| is_signed_bytes(digest.as_bytes(), signer, &signature))
+}
+
+/// Whether the holder of the public key `signer`, 64 hexadecimal digits, signed these bytes.
+pub(crate) fn is_signed_bytes(message: &[u8], signer: &str, signature: &[u8]) -> bool {
+    let key = bytes::<KEY_BYTES>(signer);
+    key.is_some_and(|key| UnparsedPublicKey::new(&ED25519, key).verify(message, signature).is_ok())
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use results::{
-    Backup, Checksum, Claim, Database, Environment, Event, Histogram, Instance, Origin, Row, Rule, Run,
-    StoragePart, Test, TuningStep, Verdict,
+    Backup, Checksum, Claim, Database, Environment, Event, Histogram, Instance, Origin, Recovery,
+    RecoveryWork, Row, Rule, Run, StoragePart, Test, TuningStep, Verdict,
 };
 use rusqlite::{Connection, OpenFlags, ToSql, params};
 use serde::Serialize;
@@ -222,18 +222,33 @@ impl Writer {
             ),
             Row::Checksum(r) => self.insert_checksum(r),
             Row::Backup(r) => self.insert_backup(r),
-            Row::Recovery(r) => self.insert_at(
-                "INSERT INTO recovery VALUES (?, ?, ?, ?, ?, ?, ?)",
-                r.test,
-                &r.origin,
-                &[&int(r.logs)?, &int(r.elapsed_ms)?],
-            ),
+            Row::Recovery(r) => self.insert_recovery(r),
             Row::StoragePart(r) => self.insert_part(r),
             Row::Event(r) => self.insert_event(r),
             Row::Test(r) => self.insert_test(r),
             Row::TuningStep(r) => self.insert_step(r),
             Row::Verdict(r) => self.insert_verdict(r),
         }
+    }
+
+    fn insert_recovery(&mut self, r: &Recovery) -> rusqlite::Result<()> {
+        let number = |of: fn(&RecoveryWork) -> u64| r.work.as_ref().map(|work| int(of(work))).transpose();
+        self.insert_at(
+            "INSERT INTO recovery VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            r.test,
+            &r.origin,
+            &[
+                &int(r.logs)?,
+                &int(r.elapsed_ms)?,
+                &number(|work| work.segments_corrected)?,
+                &number(|work| work.segments_given_up)?,
+                &number(|work| work.segments_unexplained)?,
+                &number(|work| work.page_changes)?,
+                &number(|work| work.pages_repaired)?,
+                &number(|work| work.transactions_undone)?,
+                &r.work.as_ref().map(|work| json(&work.branches)),
+            ],
+        )
     }
 
     fn append(
@@ -282,8 +297,22 @@ impl Writer {
 
     fn insert_claim(&self, r: &Claim) -> rusqlite::Result<()> {
         self.execute(
-            "INSERT OR REPLACE INTO claim VALUES (1, ?, ?, ?, ?, ?, ?)",
-            &[&self.world, &r.mailboxes, &r.iops_per_server, &r.failure, &json(&r.hosts), &json(&r.tests)],
+            "INSERT OR REPLACE INTO claim VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            &[
+                &self.world,
+                &r.mailboxes,
+                &r.iops_per_server,
+                &r.failure,
+                &json(&r.hosts),
+                &json(&r.tests),
+                &r.iops_per_mailbox,
+                &r.profile_iops_per_mailbox,
+                &r.database_bytes,
+                &json(&r.doubts),
+                &r.storage,
+                &r.copies,
+                &r.engine,
+            ],
         )
     }
 

@@ -152,7 +152,7 @@ fn a_follower_of_the_file_sees_what_the_recorder_saw() {
     assert_eq!((&seen.tests, &seen.events, seen.failed), (&whole.tests, &whole.events, whole.failed));
     assert_eq!((&seen.databases, &seen.limits), (&whole.databases, &whole.limits));
     assert_eq!(seen.history.last(), whole.history.last());
-    assert_eq!(listing::list(place.path()).unwrap()[0].standing, Standing::Running);
+    assert_eq!(listing::list(place.path(), &mut Default::default()).unwrap()[0].standing, Standing::Running);
     let mut late = LiveRun::default();
     Follower::open(&path).unwrap().rows().unwrap().iter().for_each(|row| late.apply(row));
     assert_eq!(late.view().unwrap().databases, whole.databases, "one that looks late sees the same");
@@ -200,7 +200,7 @@ fn a_run_whose_writer_failed_is_not_running_and_looking_at_it_leaves_nothing_beh
     };
     let before = files();
     assert_eq!(before.len(), 1, "{before:?}");
-    let standing = || listing::list(place.path()).unwrap()[0].standing;
+    let standing = || listing::list(place.path(), &mut Default::default()).unwrap()[0].standing;
     for _ in 0..2 {
         assert_eq!(standing(), Standing::Incomplete);
         let mut live = LiveRun::default();
@@ -260,7 +260,7 @@ fn runs_are_listed_with_how_they_stand() {
     std::fs::create_dir(place.path().join("4-broken")).unwrap();
     std::fs::write(place.path().join("4-broken/run.db"), "no database").unwrap();
     std::fs::create_dir(place.path().join("5-no-run")).unwrap();
-    let runs = listing::list(place.path()).unwrap();
+    let runs = listing::list(place.path(), &mut Default::default()).unwrap();
     let told: Vec<(&str, Standing)> = runs.iter().map(|run| (run.id.as_str(), run.standing)).collect();
     assert_eq!(
         told,

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use evidence::live::Follower;
-use evidence::{Report, RunData, RunStore, StoreError, load};
+use evidence::{Chain, Report, RunData, RunStore, StoreError, load};
 use results::*;
 use testkit::synthetic;
 use testkit::synthetic::Shape;
@@ -40,7 +40,7 @@ fn every_row_comes_back_as_it_was_recorded() {
         for data in [&mut kept, &mut recorded] {
             data.sizes.sort_by_key(|size| (size.test, size.origin.clone()));
         }
-        assert!(kept.seal.take().is_some());
+        assert!(std::mem::take(&mut kept.seals).digest.is_some());
         assert_eq!(kept, recorded);
     }
 }
@@ -164,14 +164,14 @@ fn a_killed_run_keeps_everything_up_to_its_last_second() {
     let expected = RunData::from_rows(rows).unwrap();
     for _ in 0..200 {
         std::thread::sleep(Duration::from_millis(100));
-        if load(&path).is_ok_and(|data| RunData { seal: None, ..data } == expected) {
+        if load(&path).is_ok_and(|data| RunData { seals: Chain::default(), ..data } == expected) {
             break;
         }
     }
     child.kill().unwrap();
     child.wait().unwrap();
     let data = load(&path).unwrap();
-    assert_eq!(RunData { seal: None, ..data.clone() }, expected);
+    assert_eq!(RunData { seals: Chain::default(), ..data.clone() }, expected);
     let report = Report::new(&data).unwrap();
     assert_eq!(report.verdict.grade, Grade::Incomplete);
     let stress = report.tests.last().unwrap();

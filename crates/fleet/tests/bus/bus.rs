@@ -14,7 +14,7 @@ use fleet::bus::Bus;
 use fleet::controller::{Controller, Watcher};
 use fleet::credentials::{Credentials, make};
 use fleet::membership::{Fate, Membership, Note, Plan, WhenLost};
-use fleet::message::{Assignment, CopyHead, Ended, PROTOCOL, Point, Program, WhenAlone, format_headed};
+use fleet::message::{Assignment, CopyHead, Ended, Look, PROTOCOL, Point, Program, WhenAlone, format_headed};
 use fleet::run_control::RunControl;
 use fleet::server::Server;
 use fleet::subjects::{copy_inbox, subject};
@@ -26,7 +26,7 @@ fn program() -> Program {
     Program { version: "1.0".into(), build: "b".into() }
 }
 
-fn has_server() -> bool {
+pub fn has_server() -> bool {
     testkit::has_tool("nats-server", &["--version"], "sudo apt-get install -y nats-server")
 }
 
@@ -43,10 +43,10 @@ impl Meeting {
 }
 
 impl HostWork for Meeting {
-    fn prepare(&self, assignment: &Assignment) -> Result<Vec<String>, String> {
+    fn prepare(&self, assignment: &Assignment) -> Result<Look, String> {
         match assignment.solution.contains("impossible") {
             true => Err("the solution asks for the impossible".into()),
-            false => Ok(vec!["nothing to check".into()]),
+            false => Ok(Look { checks: vec!["nothing to check".into()], ..Look::default() }),
         }
     }
 
@@ -78,9 +78,9 @@ impl HostWork for Meeting {
 }
 
 #[derive(Default)]
-struct Listener {
-    notes: Rc<RefCell<Vec<String>>>,
-    interrupts: Rc<RefCell<u32>>,
+pub struct Listener {
+    pub notes: Rc<RefCell<Vec<String>>>,
+    pub interrupts: Rc<RefCell<u32>>,
 }
 
 impl Watcher for Listener {
@@ -94,14 +94,14 @@ impl Watcher for Listener {
 }
 
 /// A fleet on this machine.
-struct Fleet {
-    root: tempfile::TempDir,
+pub struct Fleet {
+    pub root: tempfile::TempDir,
     hosts: Vec<String>,
     port: u16,
 }
 
 impl Fleet {
-    fn new(hosts: usize) -> Fleet {
+    pub fn new(hosts: usize) -> Fleet {
         let root = tempfile::tempdir().unwrap();
         let hosts: Vec<String> = (0..hosts).map(|host| format!("host.{host}")).collect();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -115,12 +115,12 @@ impl Fleet {
         self.root.path().join("fleet")
     }
 
-    fn server(&self) -> Server {
+    pub fn server(&self) -> Server {
         Server::start("nats-server", &self.folder()).unwrap()
     }
 
     /// A server that was started does not hear at once, and whoever finds none gives up.
-    fn wait_for_server(&self) {
+    pub fn wait_for_server(&self) {
         testkit::wait_for_listener(&format!("127.0.0.1:{}", self.port));
     }
 
@@ -129,7 +129,7 @@ impl Fleet {
         Credentials::read(&self.folder().join(file)).unwrap()
     }
 
-    fn agent(&self, host: &str, work: Arc<dyn HostWork>) -> JoinHandle<()> {
+    pub fn agent(&self, host: &str, work: Arc<dyn HostWork>) -> JoinHandle<()> {
         let folder = self.root.path().join("state").join(fleet::subjects::token(host));
         let agent = Agent::new(self.credentials(host), &folder, program(), work).unwrap();
         tokio::task::spawn_local(async move { agent.serve(|_| {}, || false).await.unwrap() })
@@ -139,13 +139,13 @@ impl Fleet {
         self.hosts.iter().map(|host| self.agent(host, work.clone())).collect()
     }
 
-    fn run_folder(&self) -> PathBuf {
+    pub fn run_folder(&self) -> PathBuf {
         let folder = self.root.path().join("run");
         std::fs::create_dir_all(&folder).unwrap();
         folder
     }
 
-    fn plan(&self) -> Plan {
+    pub fn plan(&self) -> Plan {
         Plan {
             run: "run-1".into(),
             tool_version: "1.0".into(),
@@ -162,12 +162,12 @@ impl Fleet {
         }
     }
 
-    fn controller(&self, plan: Plan) -> Controller {
+    pub fn controller(&self, plan: Plan) -> Controller {
         let credentials = Credentials::read(&self.folder().join("controller.toml")).unwrap();
         Controller::new(credentials, &self.run_folder(), plan).unwrap()
     }
 
-    fn resumed(&self) -> Controller {
+    pub fn resumed(&self) -> Controller {
         let credentials = Credentials::read(&self.folder().join("controller.toml")).unwrap();
         Controller::resume(credentials, &self.run_folder()).unwrap()
     }
@@ -188,7 +188,7 @@ impl Fleet {
     }
 }
 
-fn in_local<F: Future<Output = ()>>(scenario: F) {
+pub fn in_local<F: Future<Output = ()>>(scenario: F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let limited =
         async { tokio::time::timeout(Duration::from_secs(120), scenario).await.expect("the scenario hangs") };
@@ -301,8 +301,8 @@ fn an_agent_that_dies_in_the_middle_is_reported_with_what_it_kept() {
         // This one's work never comes to an end: it is not at its second point when it dies.
         struct Stuck;
         impl HostWork for Stuck {
-            fn prepare(&self, _assignment: &Assignment) -> Result<Vec<String>, String> {
-                Ok(Vec::new())
+            fn prepare(&self, _assignment: &Assignment) -> Result<Look, String> {
+                Ok(Look::default())
             }
             fn run(
                 &self,
@@ -379,8 +379,8 @@ fn an_interrupt_ends_every_host_in_good_order() {
 struct Hearing(Mutex<Vec<FromArbiter>>);
 
 impl HostWork for Hearing {
-    fn prepare(&self, _assignment: &Assignment) -> Result<Vec<String>, String> {
-        Ok(Vec::new())
+    fn prepare(&self, _assignment: &Assignment) -> Result<Look, String> {
+        Ok(Look::default())
     }
 
     fn run(

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use fleet::agent_state::{Action, AgentState, Memory};
 use fleet::membership::{self, Fate, Membership, Plan, WhenLost};
-use fleet::message::{Ended, EvidenceFile, Heartbeat, Orders, Point, Program, WhenAlone};
+use fleet::message::{Ended, EvidenceFile, Heartbeat, Look, Orders, Point, Program, WhenAlone};
 use fleet::run_control::HostProgress;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -120,7 +120,7 @@ impl Host {
 
     pub fn step(&mut self, now_ns: u64) {
         if std::mem::take(&mut self.preparing) {
-            self.state.prepared(Ok(vec!["all is well".into()]));
+            self.state.prepared(Ok(Look { checks: vec!["all is well".into()], ..Look::default() }));
         }
         if self.running {
             let local = self.local(now_ns);

@@ -16,3 +16,4 @@ mod membership;
 mod net;
 #[path = "../../../replica/tests/it/liars/scenario.rs"]
 mod scenario;
+mod waits;

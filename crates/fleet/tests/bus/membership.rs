@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 
 use fleet::agent_state::Action;
 use fleet::membership::{Fate, Membership, Plan, WhenLost};
-use fleet::message::{ControllerHead, Ended, EvidenceFile, Heartbeat, PROTOCOL, WhenAlone, Work};
+use fleet::message::{ControllerHead, Ended, EvidenceFile, Heartbeat, Look, PROTOCOL, WhenAlone, Work};
+
+use results::{Environment, Severity};
 
 use crate::exchange::{Host, MS, plan, points};
 
-fn ready(host: &str, process: u64) -> Heartbeat {
+pub fn ready(host: &str, process: u64) -> Heartbeat {
     Heartbeat {
         protocol: PROTOCOL,
         tool_version: "1.0".into(),
@@ -19,7 +21,7 @@ fn ready(host: &str, process: u64) -> Heartbeat {
         nonce: 1,
         run: Some("run-1".into()),
         epoch: 1,
-        work: Work::Ready { checks: Vec::new() },
+        work: Work::Ready(Look::default()),
         calendar_offset_ns: None,
         clock_uncertainty_ns: None,
         refusals: Vec::new(),
@@ -27,7 +29,7 @@ fn ready(host: &str, process: u64) -> Heartbeat {
     }
 }
 
-fn running(host: &str, process: u64) -> Heartbeat {
+pub fn running(host: &str, process: u64) -> Heartbeat {
     Heartbeat {
         work: Work::Running {
             waiting_at: Some(points()[0]),
@@ -113,6 +115,32 @@ fn a_host_that_writes_long_texts_or_many_notes_fills_no_log() {
     assert!(notes.iter().any(|note| note.text.contains("no more are kept")));
 }
 
+#[test]
+fn hosts_on_one_machine_and_file_system_are_named_once_before_their_tests_start() {
+    let mut membership = Membership::new(plan(3), 0);
+    let row = |host: &str, area: &str, name: &str, value: &str| {
+        let [host, area, name, value] = [host, area, name, value].map(str::to_owned);
+        Environment { host, area, name, value, severity: Severity::Info, note: String::new() }
+    };
+    for (host, boot_id) in [("h0", "1"), ("h1", "1"), ("h2", "2")] {
+        let identity = vec![
+            row(host, "System", "Boot id", boot_id),
+            row(host, "Volume V", "Identity", "file system on device 259:2"),
+        ];
+        let work = Work::Ready(Look { identity, ..Look::default() });
+        membership.heartbeat(0, 0, Heartbeat { work, ..ready(host, 1) });
+    }
+    assert!(membership.memory().go);
+    membership.heartbeat(0, 0, ready("h0", 1));
+    let notes: Vec<String> = membership.take_notes().into_iter().map(|note| note.text).collect();
+    let told: Vec<usize> = (0..notes.len()).filter(|at| notes[*at].starts_with("h0 and h1 ")).collect();
+    let start = notes.iter().position(|note| note.contains("the tests start")).expect("they start");
+    assert!(told.len() == 2 && told.iter().all(|at| *at < start), "{notes:?}");
+    assert!(
+        notes[told[0]].starts_with("h0 and h1 run on one machine, and the solution file does not say so")
+    );
+}
+
 /// The word of another controller, which wants h0.
 fn head(run: &str, epoch: u64, since_unix_ns: u64) -> ControllerHead {
     let hosts = vec!["h0".to_owned()];
@@ -123,7 +151,7 @@ fn head(run: &str, epoch: u64, since_unix_ns: u64) -> ControllerHead {
 fn a_host_is_left_to_the_controller_of_its_run_as_long_as_that_one_lives() {
     let files = vec![EvidenceFile { name: "run.db".into(), bytes: 1, sha256: String::new() }];
     let owing = Work::Ended { how: Ended::Passed, why: None, files };
-    for work in [owing, Work::Ready { checks: Vec::new() }, running("h0", 1).work] {
+    for work in [owing, Work::Ready(Look::default()), running("h0", 1).work] {
         let mut membership = Membership::new(plan(1), 0);
         let heartbeat = Heartbeat { run: Some("run-0".into()), work, ..ready("h0", 1) };
         assert!(

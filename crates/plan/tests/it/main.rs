@@ -1,5 +1,6 @@
 //! The integration tests of `plan`: one program, which is compiled and linked once.
 
+mod claims;
 mod published;
 mod rules;
 mod search;

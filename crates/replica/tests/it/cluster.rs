@@ -4,6 +4,8 @@
 #![allow(clippy::print_stdout, reason = "says what the seeds have reached")]
 
 mod random;
+mod repair;
+mod standstill;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -61,7 +61,7 @@ impl Peer {
 /// A page of the active copy that is being replaced.
 #[derive(Debug, Clone, Copy)]
 struct Repair {
-    /// Who was asked.
+    /// Who was asked last. All are asked with one nonce, so a late answer is as good.
     host: HostId,
     nonce: u64,
     asked_ms: u64,
@@ -94,12 +94,15 @@ pub(super) struct Active {
 
 impl Active {
     /// The page that an answer repairs, if it is awaited.
-    pub(super) fn repair_answered(&mut self, from: HostId, nonce: u64, pages: &[PageCopy]) -> Option<u32> {
-        let is_it = |repair: &Repair| (repair.host, repair.nonce) == (from, nonce);
-        let (&page, _) = self.repairing.iter().find(|(_, repair)| is_it(repair))?;
+    pub(super) fn repair_answered(&self, nonce: u64, pages: &[PageCopy]) -> Option<u32> {
+        let (&page, _) = self.repairing.iter().find(|(_, repair)| repair.nonce == nonce)?;
+        (pages.len() == 1 && pages[0].page == page).then_some(page)
+    }
+
+    /// A page has been replaced. Whether it was awaited until now.
+    pub(super) fn repaired(&mut self, page: u32) -> bool {
         self.repairing.remove(&page);
-        let is_it = pages.len() == 1 && pages[0].page == page && self.repairs.contains_key(&page);
-        is_it.then_some(page)
+        self.repairs.remove(&page).is_some()
     }
 
     /// Up to where commits may be acknowledged.
@@ -425,9 +428,13 @@ impl Copy {
             if repairing.get(&page).is_some_and(|repair| now_ms < repair.asked_ms + resend_ms) {
                 continue;
             }
-            let replayed = |peer: &&Peer| peer.mountable && peer.replayed.is_some_and(|at| at >= at_least);
-            let Some((&host, _)) = peers.iter().find(|(_, peer)| replayed(peer)) else { continue };
-            let nonce = boot | nonces.next().unwrap_or(first_nonce);
+            let asked = repairing.get(&page).copied();
+            let replayed = |peer: &Peer| peer.mountable && peer.replayed.is_some_and(|at| at >= at_least);
+            let mut able = peers.iter().filter(|(_, peer)| replayed(peer)).map(|(&host, _)| host);
+            let next = able.clone().find(|host| asked.is_none_or(|repair| *host > repair.host));
+            let Some(host) = next.or_else(|| able.next()) else { continue };
+            let nonce =
+                asked.map_or_else(|| boot | nonces.next().unwrap_or(first_nonce), |repair| repair.nonce);
             repairing.insert(page, Repair { host, nonce, asked_ms: now_ms });
             let request = PageRequest::List(vec![page]);
             out.push(Effect::ToPeer(

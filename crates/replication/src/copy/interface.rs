@@ -164,6 +164,7 @@ pub enum Event {
     Resynced { pages: u32 },
     SeedingBegun { why: SeedReason },
     Seeded,
+    PageDamaged { page: u32 },
     PageRepaired { page: u32 },
     LogsDropped { below: u32 },
     DrainCancelled,
@@ -207,7 +208,8 @@ pub enum Input {
         /// Its ticket.
         ticket: u64,
     },
-    /// The piece of a [`DiskOp::Store`] is not log that continues the one on disk. Nothing has changed there.
+    /// The piece of a [`DiskOp::Store`] is not log that continues the one on disk, or a page of a
+    /// [`DiskOp::WritePages`] is damaged, too. Nothing has changed there.
     StoreRefused {
         /// Its ticket.
         ticket: u64,

@@ -322,10 +322,11 @@ impl Copy {
             Pending::LogStarted { generation } => self.on_log_started(generation, out),
             Pending::PatchWritten { pages, position } => self.on_patch_written(&pages, position, out),
             Pending::Repaired { page } => {
-                if let Role::Active(active) = &mut self.role {
-                    active.repairs.remove(&page);
+                if let Role::Active(active) = &mut self.role
+                    && active.repaired(page)
+                {
+                    out.push(Effect::Event(Event::PageRepaired { page }));
                 }
-                out.push(Effect::Event(Event::PageRepaired { page }));
             }
             Pending::StretchWritten | Pending::Dropped => {}
         }
@@ -394,6 +395,12 @@ impl Copy {
     /// Mountable, and nothing is on its way that could change that.
     fn may_mount(&self) -> bool {
         self.is_mountable() && self.accepted == self.end() && !self.replaying
+    }
+
+    /// Whether this start of the copy has asked something with this nonce.
+    fn has_asked(&self, nonce: u64) -> bool {
+        let boot = u64::from(self.boot.0) << 32;
+        (boot + 1..=boot | self.next_nonce).contains(&nonce)
     }
 
     fn nonce(&mut self) -> u64 {

@@ -1,5 +1,7 @@
 //! The passive side: inspect, store and replay what the active copy ships; answer copies that need log or pages.
 
+use std::collections::btree_map::Entry;
+
 use super::active::Progress;
 use super::{Copy, Effect, Event, Health, Pending, Role, SeedReason};
 use crate::copy::DiskOp;
@@ -369,7 +371,11 @@ impl Copy {
     pub(super) fn on_page_damaged(&mut self, page: u32, out: &mut Vec<Effect>) {
         match (&mut self.role, &mut self.meta.patch) {
             (Role::Active(active), _) => {
-                active.repairs.entry(page).or_insert(active.appended);
+                // The page was on disk, so the log is durable up to its last change.
+                if let Entry::Vacant(repair) = active.repairs.entry(page) {
+                    repair.insert(active.durable);
+                    out.push(Effect::Event(Event::PageDamaged { page }));
+                }
             }
             (_, Some(PageRequest::From(_))) => {}
             (_, Some(PageRequest::List(pages))) if pages.contains(&page) => {}

@@ -204,8 +204,10 @@ impl Copy {
         out: &mut Vec<Effect>,
     ) {
         if let Role::Active(active) = &mut self.role {
-            match active.repair_answered(from, nonce, &pages) {
+            match active.repair_answered(nonce, &pages) {
                 Some(page) => self.disk(DiskOp::WritePages(pages), Pending::Repaired { page }, out),
+                // Another copy's answer may have come before.
+                None if self.has_asked(nonce) => {}
                 None => out.push(Effect::Event(Event::PagesRefused { from })),
             }
             return;

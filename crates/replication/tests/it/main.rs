@@ -15,3 +15,4 @@ mod machines;
 mod model;
 mod planted;
 mod random;
+mod repair;

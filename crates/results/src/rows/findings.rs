@@ -1,5 +1,7 @@
 //! What tests find and how it is judged.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -139,6 +141,27 @@ pub struct Recovery {
     pub logs: u64,
     /// Time it took, opening included.
     pub elapsed_ms: u64,
+    /// What it did; not known of imported reports and of files of earlier builds.
+    pub work: Option<RecoveryWork>,
+}
+
+/// What a recovery did besides replaying logs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RecoveryWork {
+    /// Log segments with a flipped bit that was corrected.
+    pub segments_corrected: u64,
+    /// Log segments behind the end of the log that held something and were wiped.
+    pub segments_given_up: u64,
+    /// Those of them that no torn write explains.
+    pub segments_unexplained: u64,
+    /// Page changes made again.
+    pub page_changes: u64,
+    /// Pages that had failed their check and were repaired from the log.
+    pub pages_repaired: u64,
+    /// Open transactions that were undone.
+    pub transactions_undone: u64,
+    /// What it met: how often, by name.
+    pub branches: BTreeMap<String, u64>,
 }
 
 /// What one part of modelled storage did while a test was measured. Counts that a part does not have are 0.
@@ -206,6 +229,17 @@ pub struct Verdict {
     pub unit: String,
     /// The judgement.
     pub outcome: Outcome,
+}
+
+impl Verdict {
+    /// Whether a scheduled fault broke the limit, which is why it counts for information only.
+    pub fn is_excused(&self) -> bool {
+        let is_broken = self
+            .measured
+            .zip(self.limit)
+            .is_some_and(|(measured, limit)| !self.comparison.holds(measured, limit));
+        self.outcome == Outcome::Info && is_broken
+    }
 }
 
 /// How a verdict compares.

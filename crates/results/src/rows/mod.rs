@@ -15,7 +15,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use findings::{
-    Backup, Checksum, Comparison, Outcome, PagesRead, Recovery, StoragePart, TuningStep, Verdict,
+    Backup, Checksum, Comparison, Outcome, PagesRead, Recovery, RecoveryWork, StoragePart, TuningStep,
+    Verdict,
 };
 pub use series::{Counter, CounterSample, Histogram, Measure, Sample};
 
@@ -88,7 +89,7 @@ pub struct Host {
 }
 
 /// Something known about a host before or after the tests.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// Host.
     pub host: String,

@@ -5,12 +5,15 @@ use serde::{Deserialize, Serialize};
 use super::Origin;
 use crate::{IoClass, IoStats, IoTotals};
 
-/// What a sample or histogram counts: an I/O class, or whole batches.
+/// What a sample or histogram counts: an I/O class, operations that wait, or whole batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Measure {
     /// I/O of one class.
     Io(IoClass),
+    /// I/O of one class that had begun and not completed at the end of the interval; the latency is the time that it
+    /// had waited, and `bytes` is zero.
+    Waiting(IoClass),
     /// Batches, latency from their actual start; `bytes` is zero.
     Batch,
     /// Batches, latency from the start that a paced load intended; `bytes` is zero.
@@ -22,6 +25,7 @@ impl Measure {
     pub fn name(self) -> &'static str {
         match self {
             Measure::Io(class) => class.name(),
+            Measure::Waiting(class) => class.waiting_name(),
             Measure::Batch => "batch",
             Measure::BatchIntended => "batch_intended",
         }
@@ -32,7 +36,10 @@ impl Measure {
         match name {
             "batch" => Some(Measure::Batch),
             "batch_intended" => Some(Measure::BatchIntended),
-            _ => IoClass::from_name(name).map(Measure::Io),
+            _ => match name.strip_suffix("_waiting") {
+                Some(class) => IoClass::from_name(class).map(Measure::Waiting),
+                None => IoClass::from_name(name).map(Measure::Io),
+            },
         }
     }
 }
@@ -132,6 +139,8 @@ impl Histogram {
 pub enum Counter {
     /// Waits of a page read for a free buffer during the interval.
     PageFaultStalls,
+    /// Those of them that storage of any speed would have, because the cache is too small for the load.
+    SmallCacheStalls,
     /// Size of the page cache at the end of the interval.
     CacheBytes,
     /// Log generations closed during the interval.
@@ -151,12 +160,20 @@ pub enum Counter {
     HostCpuAvailableNs,
     /// Memory that the host could have given to programs at the end of the interval.
     HostMemoryAvailableBytes,
+    /// Processor time that other guests of the machine took from the host during the interval, in ns.
+    HostCpuStolenNs,
+    /// Time of the interval in which some task of the host waited for a processor, in ns.
+    HostCpuPressureNs,
+    /// Time of the interval by which the load generator woke later than it asked to, in ns: it was stopped, or got no
+    /// processor.
+    LateNs,
 }
 
 impl Counter {
     /// All counters.
-    pub const ALL: [Counter; 10] = [
+    pub const ALL: [Counter; 14] = [
         Counter::PageFaultStalls,
+        Counter::SmallCacheStalls,
         Counter::CacheBytes,
         Counter::LogGenerations,
         Counter::GrowthBytes,
@@ -166,12 +183,16 @@ impl Counter {
         Counter::HostCpuBusyNs,
         Counter::HostCpuAvailableNs,
         Counter::HostMemoryAvailableBytes,
+        Counter::HostCpuStolenNs,
+        Counter::HostCpuPressureNs,
+        Counter::LateNs,
     ];
 
     /// Stable name, as stored in `run.db` and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Counter::PageFaultStalls => "page_fault_stalls",
+            Counter::SmallCacheStalls => "small_cache_stalls",
             Counter::CacheBytes => "cache_bytes",
             Counter::LogGenerations => "log_generations",
             Counter::GrowthBytes => "growth_bytes",
@@ -181,6 +202,9 @@ impl Counter {
             Counter::HostCpuBusyNs => "host_cpu_busy_ns",
             Counter::HostCpuAvailableNs => "host_cpu_available_ns",
             Counter::HostMemoryAvailableBytes => "host_memory_available_bytes",
+            Counter::HostCpuStolenNs => "host_cpu_stolen_ns",
+            Counter::HostCpuPressureNs => "host_cpu_pressure_ns",
+            Counter::LateNs => "late_ns",
         }
     }
 
@@ -218,11 +242,13 @@ mod tests {
 
     #[test]
     fn every_measure_and_counter_is_found_by_its_stable_name() {
-        let measures =
-            IoClass::ALL.map(Measure::Io).into_iter().chain([Measure::Batch, Measure::BatchIntended]);
-        for measure in measures {
+        let of_classes =
+            IoClass::ALL.into_iter().flat_map(|class| [Measure::Io(class), Measure::Waiting(class)]);
+        for measure in of_classes.chain([Measure::Batch, Measure::BatchIntended]) {
             assert_eq!(Measure::from_name(measure.name()), Some(measure));
         }
+        assert_eq!(Measure::Waiting(IoClass::LogWrite).name(), "log_write_waiting");
+        assert_eq!(Measure::from_name("batch_waiting"), None);
         for counter in Counter::ALL {
             assert_eq!(Counter::from_name(counter.name()), Some(counter));
         }

@@ -277,7 +277,8 @@ pub fn figures(
                 let can_be = cell.alarm_interval_pct.is_some() || by_value;
                 cell.judged = figure.better.is_some() && cell.difference_pct.is_some() && can_be;
             }
-            Row { name: figure.name, unit: figure.unit, better: figure.better, is_percentile, cells }
+            let (name, unit, better) = (figure.name, figure.unit, figure.better);
+            Row { name, unit, better, is_percentile, cells, runs: Vec::new() }
         })
     };
     FIGURES.iter().filter_map(row).collect()
@@ -305,7 +306,7 @@ fn cells(
                 difference_pct: Some(100.0 * (own - base) / base),
                 interval_pct: interval(&shown()),
                 alarm_interval_pct: interval(&alarm(judged[n])),
-                judged: false,
+                ..Cell::default()
             }
         })
         .collect()

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. Tests are paired by kind and place among their kind; what has no partner is named, never dropped.
-//! 2. A difference of load, page size or mix makes two runs incomparable: figures are shown, nothing is judged.
+//! 2. A difference of load, mix, maintenance, page size, database size or cache makes two runs incomparable:
+//!    figures are shown, nothing is judged.
 //! 3. A regression is worse than the baseline by more than the limit, and its alarm interval excludes zero: the
 //!    more figures are judged, the wider it is, so that equal runs raise an alarm in one comparison of twenty
 //!    at most. A figure of a test that is too short for an interval is not judged. Printed figures have no
@@ -10,6 +11,7 @@
 //! 4. A figure that the baseline has and a run lacks is no regression and no pass: [`Comparison::missing`] names it.
 
 mod figures;
+mod group;
 mod statistics;
 mod view;
 
@@ -23,6 +25,7 @@ use crate::import::{About, rows};
 use crate::printed_figures::Evidence;
 use crate::sources::Source;
 use figures::{Series, figures};
+pub use group::GroupError;
 
 /// Kinds of evidence without a series and without percentiles.
 const PRINTED: [&str; 2] = ["imported", "published"];
@@ -112,6 +115,8 @@ pub struct RunHead {
     pub kind: &'static str,
     /// Its solution.
     pub solution: String,
+    /// What does not fit its seals, if something does not: then no figure of it proves anything.
+    pub changed: Option<String>,
     /// Why it cannot be compared with the baseline; empty when it can.
     pub incomparable: Vec<String>,
     /// What to keep in mind.
@@ -144,8 +149,11 @@ pub struct Row {
     /// Whether it is a percentile of single operations.
     #[serde(skip)]
     pub is_percentile: bool,
-    /// One value per run.
+    /// One value per run, or per group of runs.
     pub cells: Vec<Cell>,
+    /// The values of the runs of each group.
+    #[serde(skip)]
+    runs: Vec<Vec<f64>>,
 }
 
 /// Which direction is better.
@@ -163,9 +171,12 @@ pub enum Better {
 pub struct Cell {
     /// Its value; none if the run does not have it.
     pub value: Option<f64>,
+    /// How far the lowest and the highest run of a group are apart, in percent of their mean; none of a single run.
+    pub spread_pct: Option<f64>,
     /// Difference from the baseline in percent of it.
     pub difference_pct: Option<f64>,
-    /// 95 % interval of that difference; none without a series that is long enough.
+    /// 95 % interval of that difference; none without a series that is long enough. Of groups it follows from how
+    /// far their runs differ.
     pub interval_pct: Option<(f64, f64)>,
     /// A figure is worse only if zero lies outside of this interval. It is as wide as the number of judged
     /// figures asks for; of five, it holds the truth in 98 % of cases.
@@ -184,6 +195,7 @@ pub fn compare(subjects: &[Subject]) -> Comparison {
             name: subject.name.clone(),
             kind: subject.kind,
             solution: subject.report.run.solution.clone(),
+            changed: evidence::misfit(&subject.report.run.seals_broken),
             incomparable: if n == 0 { Vec::new() } else { incomparable(&subjects[0], subject) },
             cautions: if n == 0 { Vec::new() } else { cautions(&subjects[0], subject) },
         })
@@ -333,6 +345,10 @@ fn incomparable(base: &Subject, other: &Subject) -> Vec<String> {
     if !a.is_empty() && !b.is_empty() && a != b {
         reasons.push(format!("different page sizes: {a:?} and {b:?} bytes"));
     }
+    let (a, b) = (cache_bytes(base), cache_bytes(other));
+    if a > 0 && b > 0 && a != b {
+        reasons.push(format!("different caches: {} and {} of all instances", size(a), size(b)));
+    }
     let mut shared = 0;
     for (kind, nth, test) in numbered(&other.report) {
         let Some((_, _, partner)) = numbered(&base.report).find(|(k, n, _)| *k == kind && *n == nth) else {
@@ -347,6 +363,11 @@ fn incomparable(base: &Subject, other: &Subject) -> Vec<String> {
                 reasons.push(format!("{}: different {what}: {a} and {b}", test.name));
             }
         }
+        let sizes = database_bytes(base, partner).zip(database_bytes(other, test));
+        if let Some((a, b)) = sizes.filter(|(a, b)| differ(*a, *b, SIZES_DIFFER)) {
+            let (a, b) = (size(a), size(b));
+            reasons.push(format!("{}: different sizes of all databases: {a} and {b}", test.name));
+        }
     }
     if shared == 0 {
         reasons.push("they have no test in common".to_owned());
@@ -354,25 +375,63 @@ fn incomparable(base: &Subject, other: &Subject) -> Vec<String> {
     reasons
 }
 
+fn size(bytes: u64) -> String {
+    evidence::report::bytes(bytes as f64)
+}
+
+/// Databases of equal runs differ by what the tests before have added; more than this share is another size.
+const SIZES_DIFFER: f64 = 0.05;
+/// What is said, and does no harm yet.
+const SIZES_DOUBTFUL: f64 = 0.01;
+
+fn differ(a: u64, b: u64, share: f64) -> bool {
+    a.abs_diff(b) as f64 > share * a.max(b) as f64
+}
+
+/// Largest page caches of all instances; 0 if they are not known.
+fn cache_bytes(subject: &Subject) -> u64 {
+    subject.report.instances.iter().map(|instance| instance.cache_max_bytes).sum()
+}
+
+/// Size of all databases when a test with a load began; `None` without the rows of its run.
+fn database_bytes(subject: &Subject, test: &TestReport) -> Option<u64> {
+    let data = subject.data.as_ref().filter(|_| test.throughput.is_some())?;
+    let sizes = data.sizes.iter().filter(|size| size.test == test.ordinal).map(|size| size.bytes_before);
+    Some(sizes.sum()).filter(|bytes| *bytes > 0)
+}
+
 /// What defines the load of a test; unknown parts compare with everything.
-fn load(subject: &Subject, test: &TestReport) -> [(&'static str, Option<String>); 5] {
+fn load(subject: &Subject, test: &TestReport) -> [(&'static str, Option<String>); 7] {
     let row = subject
         .data
         .as_ref()
         .and_then(|data| data.tests.get(&test.ordinal))
         .filter(|_| test.throughput.is_some());
     let own = ["measured", "simulated"].contains(&subject.kind);
-    let mix = test.parameters.iter().find(|parameter| parameter.name.to_lowercase().contains("mix"));
+    // Reports of others word their parameters in their own way.
+    let stated = |name: &str| {
+        let parameters = test.parameters.iter().filter(|_| own && row.is_some());
+        parameters
+            .into_iter()
+            .find(|parameter| parameter.name == name)
+            .map(|parameter| parameter.value.clone())
+    };
+    // How long a pause lasts is no other load; it is said.
+    let maintenance = stated(MAINTENANCE).map(|text| text.split(',').next().unwrap_or_default().to_owned());
     let databases = subject.report.databases.len();
     [
         ("target", row.and_then(|row| row.target_iops).map(|iops| format!("{iops} I/O per second"))),
         ("number of sessions", row.and_then(|row| row.sessions).map(|sessions| sessions.to_string())),
         ("number of copies", row.map(|row| row.copies.to_string())),
-        // Reports of others word the mix in their own way.
-        ("operation mix", mix.filter(|_| own && row.is_some()).map(|parameter| parameter.value.clone())),
+        ("operation mix", stated("Operations")),
+        ("share of lazy commits", stated("Lazy commits")),
+        ("background maintenance", maintenance),
         ("number of databases", row.filter(|_| databases > 0).map(|_| databases.to_string())),
     ]
 }
+
+/// Name of the parameter that says how databases are maintained.
+const MAINTENANCE: &str = "Background maintenance";
 
 /// How much other work there was on a host before the tests, where it was enough for a warning.
 fn load_before(report: &Report) -> Option<&str> {
@@ -413,6 +472,27 @@ fn cautions(base: &Subject, other: &Subject) -> Vec<String> {
             cautions
                 .push(format!("{}: windows of {:.0} s and {:.0} s", test.name, a.duration_s, b.duration_s));
         }
+        let Some((_, _, partner)) = partner else { continue };
+        let sizes = database_bytes(base, partner).zip(database_bytes(other, test));
+        let doubtful = |(a, b): &(u64, u64)| differ(*a, *b, SIZES_DOUBTFUL) && !differ(*a, *b, SIZES_DIFFER);
+        if let Some((a, b)) = sizes.filter(doubtful) {
+            cautions.push(format!("{}: databases of {} and {}", test.name, size(a), size(b)));
+        }
+        cautions.extend(settings_apart(partner, test));
     }
     cautions
+}
+
+/// Settings of a load that change figures and make no other load, where the reports word them alike.
+fn settings_apart(base: &TestReport, other: &TestReport) -> Vec<String> {
+    let names = [MAINTENANCE, "Writing back starts and stops", "Checkpoint depth"];
+    let value = |test: &TestReport, name: &str| {
+        test.parameters
+            .iter()
+            .find(|parameter| parameter.name == name)
+            .map(|parameter| parameter.value.clone())
+    };
+    let apart = |name: &&str| value(base, name).zip(value(other, name)).filter(|(a, b)| a != b);
+    let said = names.iter().filter_map(|name| Some((name, apart(name)?)));
+    said.map(|(name, (a, b))| format!("{}: {}: {a}, and {b}", other.name, name.to_lowercase())).collect()
 }

@@ -93,6 +93,27 @@ pub fn interval_pct(base: (f64, Spread), other: (f64, Spread)) -> Option<(f64, f
     Some((percent(change - down), percent(change + up)))
 }
 
+/// The interval in percent of a change from one group of equal runs to another, from how far the runs of a group
+/// are apart: Student's t of the logarithms, with the variance of both groups together. `None` for groups of one, and
+/// for figures that are not positive.
+pub fn group_interval_pct(base: &[f64], other: &[f64], confidence: &Confidence) -> Option<(f64, f64)> {
+    if base.len() < 2 || other.len() < 2 || base.iter().chain(other).any(|value| *value <= 0.0) {
+        return None;
+    }
+    let mean = |values: &[f64]| values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64;
+    let squares = |values: &[f64]| {
+        let mean = mean(values);
+        values.iter().map(|value| (value.ln() - mean).powi(2)).sum::<f64>()
+    };
+    let freedom = base.len() + other.len() - 2;
+    let variance = (squares(base) + squares(other)) / freedom as f64;
+    let error = (variance * (1.0 / base.len() as f64 + 1.0 / other.len() as f64)).sqrt();
+    // Quantiles begin at two degrees of freedom. Those of more than there are here are narrower by little.
+    let t = confidence.get(freedom - 2).or(confidence.last())?;
+    let (change, percent) = (mean(other) - mean(base), |change: f64| 100.0 * change.exp_m1());
+    Some((percent(change - t * error), percent(change + t * error)))
+}
+
 #[cfg(test)]
 mod tests {
     use results::batch_means::shown;
@@ -175,6 +196,31 @@ mod tests {
         });
         let wrong = wrong.count();
         assert!((5..=50).contains(&wrong), "{wrong} of 1000");
+    }
+
+    /// Runs of a group differ by 10 %, whatever the noise inside of each.
+    #[test]
+    fn groups_of_equal_runs_exclude_zero_at_most_once_in_twenty_and_find_a_real_difference() {
+        let ratio = |samples: &[(f64, f64)]| {
+            samples.iter().map(|pair| pair.0).sum::<f64>() / samples.iter().map(|pair| pair.1).sum::<f64>()
+        };
+        // Every run has noise of its own: neighbours in one series are alike.
+        let group = |level: f64, seed: u64, runs: u64| -> Vec<f64> {
+            let noise = |run: u64| ratio(&series(0.0, seed + 104_729 * run, 30));
+            (0..runs).map(|run| level * noise(run).exp()).collect()
+        };
+        for runs in [2, 3, 5] {
+            let wrong = (0..1_000u64).filter(|n| {
+                let (a, b) = (group(10.0, 2 * n + 1, runs), group(10.0, 1_000_003 + 7 * n, runs));
+                let (low, high) = group_interval_pct(&a, &b, &shown()).unwrap();
+                low > 0.0 || high < 0.0
+            });
+            let wrong = wrong.count();
+            assert!((20..=80).contains(&wrong), "{runs} runs: {wrong} of 1000");
+        }
+        let (low, high) = group_interval_pct(&[10.0, 10.1, 9.9], &[12.0, 12.1, 11.9], &shown()).unwrap();
+        assert!(low > 15.0 && high < 25.0, "{low} {high}");
+        assert_eq!(group_interval_pct(&[10.0], &[12.0, 11.0], &shown()), None, "one run has no spread");
     }
 
     #[test]

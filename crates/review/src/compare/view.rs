@@ -14,7 +14,7 @@ const STEPS: usize = 240;
 impl Comparison {
     /// The comparison for a terminal.
     pub fn text(&self) -> String {
-        let mut text = String::new();
+        let mut text: String = self.changes().map(|line| format!("{line}\n")).collect();
         for (n, run) in self.runs.iter().enumerate() {
             let _ = writeln!(text, "{}  {} ({}: {})", letter(n), run.name, run.kind, run.solution);
             for reason in &run.incomparable {
@@ -24,27 +24,56 @@ impl Comparison {
                 let _ = writeln!(text, "   note: {caution}");
             }
         }
-        for test in self.common() {
-            let _ = write!(text, "\n{:<36}", test.name);
-            for n in 0..self.runs.len() {
-                let _ = write!(text, "{:>10}{:>24}", letter(n), if n == 0 { "" } else { "against A" });
-            }
-            text.push('\n');
-            for row in &test.rows {
-                let _ = write!(text, "  {:<34}", format!("{} ({})", row.name, row.unit));
-                for (n, cell) in row.cells.iter().enumerate() {
-                    let change = if n == 0 { String::new() } else { change(row, cell) };
-                    let _ = write!(text, "{:>10}{:>24}", value(cell), change);
-                }
-                text.push('\n');
-            }
-        }
+        text.push_str(&self.tables());
         for line in self.alone() {
             let _ = writeln!(text, "\n{line}");
         }
         let is_known = |row: &Row| row.cells.iter().any(|cell| cell.interval_pct.is_some());
         if self.tests.iter().flat_map(|test| &test.rows).any(is_known) {
-            let _ = writeln!(text, "\n{BRACKETS}\n{}", LIMIT.join("\n"));
+            let _ = match self.has_groups() {
+                true => writeln!(text, "\n{BRACKETS}\n{GROUPS}"),
+                false => writeln!(text, "\n{BRACKETS}\n{}", LIMIT.join("\n")),
+            };
+        }
+        text
+    }
+
+    fn has_groups(&self) -> bool {
+        let cells = self.tests.iter().flat_map(|test| &test.rows).flat_map(|row| &row.cells);
+        cells.into_iter().any(|cell| cell.spread_pct.is_some())
+    }
+
+    /// The figures of each test, in columns that are as wide as the widest figure in them.
+    fn tables(&self) -> String {
+        let head = |test: &TestComparison| {
+            let of_run = |n: usize| match n {
+                0 => vec![letter(n)],
+                _ => vec![letter(n), "against A".to_owned()],
+            };
+            [vec![test.name.clone()], (0..self.runs.len()).flat_map(of_run).collect()].concat()
+        };
+        let indented = |mut cells: Vec<String>| {
+            cells[0].insert_str(0, "  ");
+            cells
+        };
+        let lines_of = |test: &TestComparison| {
+            let rows = test.rows.iter().map(|one| indented(row(one)));
+            [head(test)].into_iter().chain(rows).collect::<Vec<_>>()
+        };
+        let tables: Vec<Vec<Vec<String>>> = self.common().map(lines_of).collect();
+        let columns = tables.iter().flatten().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            let cells = tables.iter().flatten().filter_map(|line| line.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut text = String::new();
+        for line in tables.iter().flat_map(|table| [Vec::new()].into_iter().chain(table.iter().cloned())) {
+            let cells = line.iter().zip(&widths).enumerate().map(|(n, (cell, width))| match n {
+                0 => format!("{cell:<width$}"),
+                _ => format!("  {cell:>width$}"),
+            });
+            let _ = writeln!(text, "{}", cells.collect::<String>().trim_end());
         }
         text
     }
@@ -52,6 +81,9 @@ impl Comparison {
     /// The comparison as a page.
     pub fn html(&self) -> String {
         let mut body = String::new();
+        for line in self.changes() {
+            let _ = writeln!(body, "<p class=\"note\">{}</p>", escape(&line));
+        }
         for (n, run) in self.runs.iter().enumerate() {
             let _ = writeln!(
                 body,
@@ -81,11 +113,20 @@ impl Comparison {
         }
         let _ = writeln!(
             body,
-            "<section><h2>How sure the differences are</h2>\n<p>{BRACKETS} {}</p>\n<p>{METHOD}</p></section>",
-            LIMIT.join(" ")
+            "<section><h2>How sure the differences are</h2>\n<p>{BRACKETS} {}</p></section>",
+            match self.has_groups() {
+                true => GROUPS.to_owned(),
+                false => format!("{}</p>\n<p>{METHOD}", LIMIT.join(" ")),
+            }
         );
         let names: Vec<&str> = self.runs.iter().map(|run| run.name.as_str()).collect();
         page("Comparison of storage evidence", &names.join(" against "), &body)
+    }
+
+    /// The runs that were changed after they were recorded, a line each.
+    fn changes(&self) -> impl Iterator<Item = String> {
+        let changed = self.runs.iter().enumerate().filter_map(|(n, run)| Some((n, run.changed.as_ref()?)));
+        changed.map(|(n, misfit)| format!("{}: {misfit}", letter(n)))
     }
 
     /// Tests with figures of two runs or more.
@@ -117,6 +158,9 @@ impl Comparison {
 }
 
 const BRACKETS: &str = "Brackets give the 95 % interval of a difference.";
+
+/// Where the intervals of groups come from.
+const GROUPS: &str = "They follow from how far the runs of a group differ; ± is half of that spread.";
 
 /// What the intervals do not cover, in the words of the table and of the page.
 const LIMIT: [&str; 4] = [
@@ -158,7 +202,11 @@ fn row(row: &Row) -> Vec<String> {
 }
 
 fn value(cell: &Cell) -> String {
-    cell.value.map_or("–".to_owned(), significant)
+    let value = cell.value.map_or("–".to_owned(), significant);
+    match cell.spread_pct {
+        Some(spread) => format!("{value} ±{:.1} %", spread / 2.0),
+        None => value,
+    }
 }
 
 fn change(row: &Row, cell: &Cell) -> String {

@@ -1,7 +1,8 @@
 //! A configuration of the load generator (XML) into a solution file.
 //!
 //! What has no counterpart is written as a comment, so that nothing is lost silently. Windows paths become
-//! folders below `./volumes`, which the user replaces by folders that do not exist yet, below the mount points.
+//! folders below `./volumes`, which the user replaces by folders that do not exist yet, below the mount points. A
+//! configuration that is refused names every reason.
 
 use std::fmt::Write;
 
@@ -19,22 +20,51 @@ pub fn solution(xml: &str) -> Result<String, ImportError> {
             root.tag_name().name()
         )));
     }
-    let part = |name: &str| {
+    let mut reasons = Reasons::default();
+    let mut part = |name: &str| {
         let node = root.descendants().find(|node| node.has_tag_name(name));
-        node.ok_or_else(|| ImportError::Config(format!("<{name}> is missing")))
+        if node.is_none() {
+            reasons.add(format!("<{name}> is missing"));
+        }
+        node.unwrap_or(root)
     };
-    let (design, profile) = (part("TestDesignInfo")?, part("ExchangeProfile")?);
+    let (design, profile) = (part("TestDesignInfo"), part("ExchangeProfile"));
     let engine = root.descendants().find(|node| node.has_tag_name("JetSystemParams"));
-    let instances = instances(profile)?;
+    let instances = instances(profile, &mut reasons);
     let mut text = String::new();
-    head(&mut text, root, design, profile)?;
+    head(&mut text, root, design, profile, &mut reasons);
     volumes(&mut text, &instances);
     for n in 0..instances.len() {
-        instance_table(&mut text, n, &instances, engine)?;
+        instance_table(&mut text, n, &instances, engine, &mut reasons);
     }
-    load(&mut text, design, profile)?;
-    tests(&mut text, design, &instances)?;
-    Ok(text)
+    load(&mut text, design, profile, &mut reasons);
+    tests(&mut text, design, &instances, &mut reasons);
+    match reasons.0.is_empty() {
+        true => Ok(text),
+        false => Err(ImportError::Config(reasons.0.join("; "))),
+    }
+}
+
+/// Why a configuration is refused; each once.
+#[derive(Default)]
+struct Reasons(Vec<String>);
+
+impl Reasons {
+    fn add(&mut self, reason: String) {
+        if !self.0.contains(&reason) {
+            self.0.push(reason);
+        }
+    }
+
+    /// The figure in a child element.
+    fn figure(&mut self, node: Node<'_, '_>, name: &str) -> Option<f64> {
+        let text = text_of(node, name)?;
+        let value = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
+        if value.is_none() {
+            self.add(format!("<{name}> is `{}`, not a number", brief(text)));
+        }
+        value
+    }
 }
 
 struct Instance {
@@ -49,19 +79,11 @@ fn text_of<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {
     child.text().map(str::trim).filter(|text| !text.is_empty())
 }
 
-fn figure(node: Node<'_, '_>, name: &str) -> Result<Option<f64>, ImportError> {
-    let Some(text) = text_of(node, name) else { return Ok(None) };
-    match text.parse::<f64>() {
-        Ok(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
-        _ => Err(ImportError::Config(format!("<{name}> is `{}`, not a number", brief(text)))),
-    }
-}
-
 fn brief(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-fn instances(profile: Node<'_, '_>) -> Result<Vec<Instance>, ImportError> {
+fn instances(profile: Node<'_, '_>, reasons: &mut Reasons) -> Vec<Instance> {
     let nodes = profile.descendants().filter(|node| node.has_tag_name("EseInstance"));
     let instances: Vec<Instance> = nodes
         .map(|node| Instance {
@@ -76,12 +98,12 @@ fn instances(profile: Node<'_, '_>) -> Result<Vec<Instance>, ImportError> {
         })
         .collect();
     if instances.is_empty() {
-        return Err(ImportError::Config("it names no <EseInstance>".to_owned()));
+        reasons.add("it names no <EseInstance>".to_owned());
     }
-    match instances.iter().position(|instance| instance.databases.is_empty()) {
-        Some(n) => Err(ImportError::Config(format!("<EseInstance> {} has no database <Path>", n + 1))),
-        None => Ok(instances),
+    for (n, _) in instances.iter().enumerate().filter(|(_, instance)| instance.databases.is_empty()) {
+        reasons.add(format!("<EseInstance> {} has no database <Path>", n + 1));
     }
+    instances
 }
 
 /// A TOML string with everything escaped that could end it.
@@ -94,7 +116,7 @@ fn comment(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Folders of one purpose, in order of appearance. A volume for databases may hold logs as well, one for logs backups.
+/// Volumes of one purpose, in order of appearance. A volume for databases may hold logs as well, one for logs backups.
 struct Group {
     /// First letter of its volumes' names.
     letter: char,
@@ -107,7 +129,7 @@ fn groups(instances: &[Instance]) -> [Group; 3] {
     let mut group = |letter: char, role: Option<&'static str>, paths: Vec<&String>| {
         let mut folders: Vec<String> = Vec::new();
         for path in paths.into_iter().filter(|path| !path.is_empty()) {
-            let path = same_folder(path);
+            let path = volume_of(path);
             if !known.contains(&path) {
                 known.push(path.clone());
                 folders.push(path);
@@ -126,13 +148,18 @@ fn groups(instances: &[Instance]) -> [Group; 3] {
     ]
 }
 
-/// Windows paths that name one folder, as one text.
-fn same_folder(path: &str) -> String {
-    path.replace('/', "\\").trim_end_matches('\\').to_lowercase()
+/// What lies on one volume has the same text: a drive letter, or the folder that another volume is mounted at. Windows
+/// itself lies on C:, so that folders there are mount points.
+fn volume_of(path: &str) -> String {
+    let folder = path.replace('/', "\\").trim_end_matches('\\').to_lowercase();
+    match folder.split_once(':') {
+        Some((drive, _)) if drive.len() == 1 && drive != "c" => format!("{drive}:"),
+        _ => folder,
+    }
 }
 
 fn volume_name(instances: &[Instance], path: &str) -> String {
-    let wanted = same_folder(path);
+    let wanted = volume_of(path);
     let mut found = groups(instances).into_iter().filter_map(|group| {
         Some(format!("{}{}", group.letter, group.folders.iter().position(|folder| *folder == wanted)? + 1))
     });
@@ -144,7 +171,8 @@ fn head(
     root: Node<'_, '_>,
     design: Node<'_, '_>,
     profile: Node<'_, '_>,
-) -> Result<(), ImportError> {
+    reasons: &mut Reasons,
+) {
     let version = text_of(root, "JetstressVersionGenerated").unwrap_or("unknown");
     let described = text_of(design, "Description").unwrap_or("Imported configuration");
     let generation = match version.split('.').next() {
@@ -153,7 +181,7 @@ fn head(
         Some("14") => "2010",
         _ => "2013",
     };
-    let mailboxes = figure(profile, "MailboxCount")?.unwrap_or(0.0);
+    let mailboxes = reasons.figure(profile, "MailboxCount").unwrap_or(0.0);
     let _ = write!(
         text,
         "# Imported from a configuration of Jetstress {}.\n\
@@ -164,15 +192,14 @@ fn head(
         quoted(described),
         (mailboxes as u64).max(1)
     );
-    if let Some(quota) = figure(profile, "MailboxQuota")?.filter(|value| *value > 0.0) {
+    if let Some(quota) = reasons.figure(profile, "MailboxQuota").filter(|value| *value > 0.0) {
         let _ = writeln!(text, "quota_mb = {quota}");
     }
-    if let Some(iops) = figure(profile, "MailboxIops")?.filter(|value| *value > 0.0) {
+    if let Some(iops) = reasons.figure(profile, "MailboxIops").filter(|value| *value > 0.0) {
         // What Jetstress was told holds the headroom already.
         let _ = writeln!(text, "iops_per_mailbox = {iops}\nheadroom_percent = 0");
     }
     text.push_str("\n[[host]]\nname = \"host\"\n");
-    Ok(())
 }
 
 /// The volumes of a purpose as one entry, so that the planner sees that they are alike.
@@ -197,14 +224,15 @@ fn instance_table(
     n: usize,
     all: &[Instance],
     engine: Option<Node<'_, '_>>,
-) -> Result<(), ImportError> {
+    reasons: &mut Reasons,
+) {
     let instance = &all[n];
     let _ = write!(text, "\n[[instance]]\nname = \"Instance{}\"\n", n + 1);
     if let Some(engine) = engine {
-        if let Some(bytes) = figure(engine, "DatabasePageSize")?.filter(|bytes| *bytes > 0.0) {
+        if let Some(bytes) = reasons.figure(engine, "DatabasePageSize").filter(|bytes| *bytes > 0.0) {
             let _ = writeln!(text, "page_kib = {}", (bytes / 1024.0) as u64);
         }
-        if let Some(kib) = figure(engine, "LogFileSize")?.filter(|kib| *kib > 0.0) {
+        if let Some(kib) = reasons.figure(engine, "LogFileSize").filter(|kib| *kib > 0.0) {
             let _ = writeln!(text, "log_file_kib = {}", kib as u64);
         }
     }
@@ -213,18 +241,17 @@ fn instance_table(
     }
     if let [only] = instance.databases.as_slice() {
         let _ = writeln!(text, "volume = \"{}\"", volume_name(all, only));
-        return Ok(());
+        return;
     }
     let databases = instance.databases.iter().enumerate().map(|(m, path)| {
         format!("  {{ name = \"Instance{}-{}\", volume = \"{}\" }},\n", n + 1, m + 1, volume_name(all, path))
     });
     let _ = writeln!(text, "databases = [\n{}]", databases.collect::<String>());
-    Ok(())
 }
 
-fn load(text: &mut String, design: Node<'_, '_>, profile: Node<'_, '_>) -> Result<(), ImportError> {
-    let (mailboxes, iops) = (figure(profile, "MailboxCount")?, figure(profile, "MailboxIops")?);
-    match (text_of(profile, "DatabaseSizing"), figure(profile, "CapacityPercentage")?) {
+fn load(text: &mut String, design: Node<'_, '_>, profile: Node<'_, '_>, reasons: &mut Reasons) {
+    let (mailboxes, iops) = (reasons.figure(profile, "MailboxCount"), reasons.figure(profile, "MailboxIops"));
+    match (text_of(profile, "DatabaseSizing"), reasons.figure(profile, "CapacityPercentage")) {
         (Some("Profile"), _) | (_, None) => {
             let _ = write!(text, "\n[sizing]\nmailboxes = {}\n", mailboxes.unwrap_or(0.0) as u64);
         }
@@ -236,45 +263,59 @@ fn load(text: &mut String, design: Node<'_, '_>, profile: Node<'_, '_>) -> Resul
         }
     }
     text.push_str("\n[load]\n");
-    if let Some(threads) = figure(profile, "ThreadCount")?.filter(|threads| *threads >= 1.0) {
-        let _ = writeln!(text, "sessions = {}", threads as u64);
+    if let Some(threads) = reasons.figure(profile, "ThreadCount").filter(|threads| *threads >= 1.0) {
+        let _ = match is_tuned(design) {
+            true => {
+                writeln!(text, "# ThreadCount was {}; the test `tune` finds the sessions.", threads as u64)
+            }
+            false => writeln!(text, "sessions = {}", threads as u64),
+        };
     }
     if let (Some(mailboxes), Some(iops)) = (mailboxes, iops)
         && mailboxes * iops > 0.0
     {
         let _ = writeln!(text, "target_iops = {}", (mailboxes * iops * 100.0).round() / 100.0);
     }
-    if let Some(margin) = figure(profile, "MarginIops")?.filter(|margin| *margin > 0.0) {
+    if let Some(margin) = reasons.figure(profile, "MarginIops").filter(|margin| *margin > 0.0) {
         let _ = writeln!(
             text,
             "# MarginIops was {margin}: tolerance_percent would allow that much below the target."
         );
     }
-    if let Some(copies) = figure(profile, "DatabaseCopyCount")?.filter(|copies| *copies >= 1.0) {
+    if let Some(copies) = reasons.figure(profile, "DatabaseCopyCount").filter(|copies| *copies >= 1.0) {
         let _ = writeln!(text, "copies = {}", copies as u64);
     }
-    if let Some(sluggish) = figure(design, "SluggishSessions")? {
+    if let Some(sluggish) = reasons.figure(design, "SluggishSessions") {
         let _ = writeln!(text, "idle_factor = {sluggish}");
     }
-    let Some(mix) = design.children().find(|node| node.has_tag_name("OperationMix")) else { return Ok(()) };
-    let share = |name: &str| -> Result<u32, ImportError> {
+    if let Some(mix) = design.children().find(|node| node.has_tag_name("OperationMix")) {
+        operation_mix(text, mix, reasons);
+    }
+}
+
+/// Whether the load generator was to find the number of threads.
+fn is_tuned(design: Node<'_, '_>) -> bool {
+    text_of(design, "SuppressTuning").is_some_and(|value| value.eq_ignore_ascii_case("false"))
+}
+
+fn operation_mix(text: &mut String, mix: Node<'_, '_>, reasons: &mut Reasons) {
+    let mut share = |name: &str| {
         let value = mix.attribute(name).unwrap_or("0").trim();
-        let wrong = || ImportError::Config(format!("OperationMix {name} is `{}`, not a share", brief(value)));
-        value.parse::<u32>().ok().filter(|share| *share <= 100).ok_or_else(wrong)
+        let share = value.parse::<u32>().ok().filter(|share| *share <= 100);
+        if share.is_none() {
+            reasons.add(format!("OperationMix {name} is `{}`, not a share", brief(value)));
+        }
+        share.unwrap_or(0)
     };
-    let (insert, delete, replace) = (share("InsertOps")?, share("DeleteOps")?, share("ReplaceOps")?);
-    let Some(read) = 100u32.checked_sub(insert + delete + replace) else {
-        let sum = insert + delete + replace;
-        return Err(ImportError::Config(format!(
-            "the operations of OperationMix make {sum} %, more than 100 %"
-        )));
+    let (insert, delete, replace) = (share("InsertOps"), share("DeleteOps"), share("ReplaceOps"));
+    let (lazy, sum) = (share("LazyCommits"), insert + delete + replace);
+    let Some(read) = 100u32.checked_sub(sum) else {
+        return reasons.add(format!("the operations of OperationMix make {sum} %, more than 100 %"));
     };
-    let lazy = share("LazyCommits")?;
     let _ = writeln!(
         text,
         "mix = {{ insert = {insert}, delete = {delete}, replace = {replace}, read = {read}, lazy = {lazy} }}"
     );
-    Ok(())
 }
 
 /// Seconds of `P0Y0M1DT2H0M0S`; years and months are of no use to a test.
@@ -290,7 +331,7 @@ fn duration_s(text: &str) -> Option<f64> {
     (seconds > 0.0 && seconds <= 366.0 * 86_400.0).then_some(seconds)
 }
 
-fn tests(text: &mut String, design: Node<'_, '_>, instances: &[Instance]) -> Result<(), ImportError> {
+fn tests(text: &mut String, design: Node<'_, '_>, instances: &[Instance], reasons: &mut Reasons) {
     let yes = |name: &str| text_of(design, name).is_some_and(|value| value.eq_ignore_ascii_case("true"));
     let kind = text_of(design, "Type").unwrap_or("Performance");
     let length = text_of(design, "Duration");
@@ -299,13 +340,12 @@ fn tests(text: &mut String, design: Node<'_, '_>, instances: &[Instance]) -> Res
         Some(Some(seconds)) => seconds,
         Some(None) => {
             let wrong = brief(length.unwrap_or_default());
-            return Err(ImportError::Config(format!(
-                "<Duration> is `{wrong}`, not a length such as P0Y0M0DT2H0M0S"
-            )));
+            reasons.add(format!("<Duration> is `{wrong}`, not a length such as P0Y0M0DT2H0M0S"));
+            0.0
         }
     };
     text.push_str("\n[[test]]\nkind = \"init\"\n");
-    let logs = figure(design, "LogFilesToReplay")?.unwrap_or(500.0) as u64;
+    let logs = reasons.figure(design, "LogFilesToReplay").unwrap_or(500.0) as u64;
     let backup =
         instances.iter().find_map(|instance| instance.backup.as_ref()).filter(|_| yes("BackupToDisk"));
     match kind {
@@ -313,8 +353,11 @@ fn tests(text: &mut String, design: Node<'_, '_>, instances: &[Instance]) -> Res
         "Performance" | "Stress" => {
             let stress = kind == "Stress" || seconds > 6.0 * 3600.0;
             let name = if stress { "stress" } else { "performance" };
+            if is_tuned(design) {
+                text.push_str("\n[[test]]\nkind = \"tune\"\n");
+            }
             let _ = write!(text, "\n[[test]]\nkind = \"{name}\"\nduration_s = {seconds}\n");
-            text.push_str(&thresholds(design, if stress { "Stress" } else { "Performance" })?);
+            text.push_str(&thresholds(design, if stress { "Stress" } else { "Performance" }, reasons));
             if text_of(design, "VerifyChecksum").is_none() || yes("VerifyChecksum") {
                 text.push_str("\n[[test]]\nkind = \"database_checksum\"\n");
             }
@@ -332,18 +375,17 @@ fn tests(text: &mut String, design: Node<'_, '_>, instances: &[Instance]) -> Res
                 "\n[[test]]\nkind = \"log_generation\"\nlogs = {logs}\n\n[[test]]\nkind = \"soft_recovery\"\nlogs = {logs}\n"
             );
         }
-        other => return Err(ImportError::Config(format!("<Type> is `{}`, an unknown test", brief(other)))),
+        other => reasons.add(format!("<Type> is `{}`, an unknown test", brief(other))),
     }
-    Ok(())
 }
 
 /// The limits that name this kind of run.
-fn thresholds(design: Node<'_, '_>, kind: &str) -> Result<String, ImportError> {
+fn thresholds(design: Node<'_, '_>, kind: &str, reasons: &mut Reasons) -> String {
     let mut all = design.children().filter(|node| node.has_tag_name("Thresholds"));
     let Some(node) =
         all.find(|node| node.attribute("TestRunTypes").is_some_and(|types| types.contains(kind)))
     else {
-        return Ok(String::new());
+        return String::new();
     };
     let mut limits = Vec::new();
     for (name, key) in [
@@ -352,11 +394,11 @@ fn thresholds(design: Node<'_, '_>, kind: &str) -> Result<String, ImportError> {
         ("AverageLogWriteLatency", "log_write_avg_ms"),
         ("MaximumLogWriteLatency", "log_write_max_ms"),
     ] {
-        if let Some(limit) = figure(node, name)? {
+        if let Some(limit) = reasons.figure(node, name) {
             limits.push(format!("{key} = {limit}"));
         }
     }
-    Ok(if limits.is_empty() { String::new() } else { format!("thresholds = {{ {} }}\n", limits.join(", ")) })
+    if limits.is_empty() { String::new() } else { format!("thresholds = {{ {} }}\n", limits.join(", ")) }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ impl Limits {
         // Read and log write: 20 ms each in the report of a run of 2003, 20 and 10 ms in the manual of 2007 and in the
         // configurations and logs from 2010 on.
         let log_write_ms = match generation {
-            _ if !["performance", "stress"].contains(&test.kind.as_str()) => return Limits::default(),
+            _ if !results::grade::is_load(&test.kind) => return Limits::default(),
             "2003" => 20.0,
             "2007" | "2010" | "2013" | "2016" | "2019" => 10.0,
             _ => return Limits::default(),

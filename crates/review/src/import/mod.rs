@@ -92,7 +92,7 @@ fn html_reports(text: &str) -> Result<Vec<TestFigures>, ImportError> {
         return Err(ImportError::NoReport);
     }
     for test in &tests {
-        let load = ["performance", "stress"].contains(&test.kind.as_str());
+        let load = results::grade::is_load(&test.kind);
         if load && test.transactional.is_empty() {
             let missing = "table of transactional I/O";
             return Err(ImportError::Incomplete { kind: test.kind.clone(), missing });

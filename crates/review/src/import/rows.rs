@@ -295,6 +295,7 @@ impl Writer {
                     origin: Origin::instance(&host, &format!("Instance{}", row.n)),
                     logs: whole(cell(|row| row.logs)),
                     elapsed_ms: whole(cell(|row| row.seconds).map(|seconds| seconds * 1e3)),
+                    work: None,
                 }
                 .into(),
             );

@@ -100,11 +100,11 @@ fn per_batch(test: &TestReport, findings: &mut Findings) {
         return;
     };
     for (name, measure) in [
-        ("Database page reads per batch", "transactional_read"),
-        ("Database page writes per batch", "transactional_write"),
-        ("Log writes per batch", "log_write"),
+        ("reads_per_batch", "transactional_read"),
+        ("writes_per_batch", "transactional_write"),
+        ("log_writes_per_batch", "log_write"),
     ] {
-        let shown = test.load_shape.iter().find(|row| row.name == name).and_then(|row| row.measured);
+        let shown = test.shape(name).and_then(|row| row.measured);
         let (Some(shown), Some(count)) = (shown, count(test, measure)) else { continue };
         let computed = count as f64 / batches as f64;
         if !agrees_within(shown, computed, 1e-6) {

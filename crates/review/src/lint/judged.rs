@@ -3,12 +3,10 @@
 use evidence::Report;
 use evidence::environment::{AFTER, KERNEL_LOG};
 use evidence::report::{EventRow, InstanceIo, TestReport};
+use results::judge::LatencyRule;
 use results::{Ending, Environment, Limit, Origin, Outcome, Severity, Verdict};
 
 use super::{Findings, brief, with};
-
-/// A figure counts as beyond its limit from here on: the judge took its samples on a clock of its own.
-const CLEARLY: f64 = 1.01;
 
 /// Checks that every test and every error was judged.
 pub(super) fn check(report: &Report, findings: &mut Findings) {
@@ -88,18 +86,19 @@ fn stated(test: &TestReport) -> Vec<Limit> {
 /// A latency beyond its limit needs a verdict that does not pass, and what one database is judged by, all are.
 pub(super) fn figures(test: &TestReport, limits: &[Limit], findings: &mut Findings) {
     for limit in limits {
-        let by_database = limit.rule.starts_with("read_") && !test.databases.is_empty();
+        let Some(rule) = LatencyRule::from_name(&limit.rule) else { continue };
+        let by_database = rule.is_of_databases() && !test.databases.is_empty();
         for row in if by_database { &test.databases } else { &test.instances } {
             let of_rule = || test.verdicts.iter().filter(|verdict| verdict.rule == limit.rule);
             let judged: Vec<&Verdict> =
                 of_rule().filter(|verdict| verdict.origin.covers(&row.origin)).collect();
-            let Some(figure) = latency_of(row, &limit.rule) else { continue };
+            let Some(figure) = latency_of(row, rule) else { continue };
             let has_peers = of_rule()
                 .any(|other| other.origin.host == row.origin.host && other.origin.instance.is_some());
             let place = format!("{}: verdict {} of {}", test.name, limit.rule, row.origin);
             let measured = (with(figure, &limit.unit), format!("{}: {}", test.name, row.origin));
             let passes = judged.iter().all(|verdict| verdict.outcome == Outcome::Pass);
-            if figure > limit.value * CLEARLY && passes {
+            if figure > limit.value && passes {
                 let said = if judged.is_empty() { "none" } else { "pass" };
                 let text = "a latency is beyond its limit, and no verdict says so";
                 findings.add("verdict_missing", text, measured, (said, place));
@@ -114,14 +113,10 @@ pub(super) fn figures(test: &TestReport, limits: &[Limit], findings: &mut Findin
     }
 }
 
-fn latency_of(row: &InstanceIo, rule: &str) -> Option<f64> {
-    match rule {
-        "read_latency_avg" => row.reads?.latency_ms_mean,
-        "read_latency_max" => row.reads?.latency_ms_sample_max,
-        "log_write_latency_avg" => row.log_writes?.latency_ms_mean,
-        "log_write_latency_max" => row.log_writes?.latency_ms_sample_max,
-        _ => None,
-    }
+/// The figure of a rule in the tables: made by the same arithmetic as the verdict.
+pub(super) fn latency_of(row: &InstanceIo, rule: LatencyRule) -> Option<f64> {
+    let figures = if rule.is_of_databases() { row.reads } else { row.log_writes }?;
+    if rule.is_of_worst_sample() { figures.latency_ms_sample_max } else { figures.latency_ms_mean }
 }
 
 /// Bad pages that a check counted need a verdict that does not pass.

@@ -10,18 +10,20 @@
 //! 2. Figures agree if they differ by no more than their printed digits allow, and 0.05 %.
 //! 3. One contradiction is told once: a specific rule (the stress run shown as performance) silences the general one.
 
+mod amounts;
 mod capacity;
-mod conditions;
 mod copies;
 mod counts;
 mod grade;
 mod judged;
+mod physics;
 mod rows;
 pub(crate) mod run;
 mod seals;
 mod statements;
 mod summary;
 mod tables;
+mod written;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -29,8 +31,8 @@ use serde::Serialize;
 use results::figures::{number, unit_of};
 
 use crate::printed_figures::Evidence;
-pub use run::{Beside, lint_report, lint_run};
-pub use seals::signed_by;
+pub use run::{lint_report, lint_run};
+pub use seals::{Beside, signed_by};
 
 /// A figure and where it stands.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -88,6 +90,11 @@ pub const RULES: &[(&str, &str)] = &[
     ("growth", "growth is the final less the initial size"),
     ("average_outside_range", "an average lies between its minimum and its maximum"),
     ("threshold_exceeded", "a test that passed is inside its limits"),
+    (
+        "littles_law",
+        "the reads under way at a time are those that the sessions of a closed load can wait for",
+    ),
+    ("read_floor", "random reads take at least what the fastest drives of the kind take"),
     ("lenient_threshold", "the laxer maxima are for runs longer than 6 h"),
     ("load_after_window", "the load ends with the measured window, or batch counts include more than it"),
     ("duration_title", "a test lasts as long as its title says"),
@@ -104,6 +111,7 @@ pub const RULES: &[(&str, &str)] = &[
     ("verdict_outcome", "a verdict follows from its figure and its limit"),
     ("verdict_figure", "a verdict judges the figure that the tables show"),
     ("grade", "the grade follows from the verdicts, the ending and the conditions"),
+    ("claim", "what the run set out to show is what its solution file says"),
     ("grade_sentence", "the sentence of the grade says what was tested"),
     ("condition_met", "a condition is met if its figure lies in its range"),
     ("condition_range", "the range of a condition is the published one, or is called weaker"),
@@ -119,10 +127,15 @@ pub const RULES: &[(&str, &str)] = &[
     ("verdict_missing", "what is beyond a limit has a verdict that does not pass"),
     ("error_unjudged", "an error that an event names has a verdict that does not pass"),
     ("solution_test", "lengths, targets and sizes are those of the solution file"),
+    ("file_size", "checked pages are the bytes that were read, and no fewer than the file holds"),
+    ("logs_read", "recovery has read the logs that it states, and its verdict judges them"),
+    ("host_unknown", "every host of the run is one of the solution file"),
     ("report_differs", "report.json says what run.db says"),
-    ("page_differs", "report.html shows what run.db says"),
+    ("page_differs", "report.html and junit.xml show what run.db says"),
     ("rows_changed", "rows are those that were sealed"),
-    ("seal_broken", "seals follow each other and cover the whole run"),
+    ("seal_broken", "seals are there, follow each other and cover the whole run"),
+    ("ending_missing", "a run whose file was closed in order says how it ended"),
+    ("attestation", "attestation.json states the files and the result of the run, and its signature fits"),
     ("signature", "the run is signed by the key that was asked for (--verify)"),
 ];
 
@@ -172,6 +185,7 @@ pub(crate) fn printed(evidence: &Evidence, findings: &mut Findings) {
     statements::check(evidence, findings);
     capacity::check(evidence, findings);
     copies::check(evidence, findings);
+    physics::check(evidence, findings);
 }
 
 /// A figure as people print it: no more than six digits that mean something.

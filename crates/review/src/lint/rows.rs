@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use evidence::environment::storage_model;
 use evidence::{Report, RunData};
-use results::{Counter, IoClass, Measure, Origin, Outcome, Test, Verdict, WorldKind};
+use results::{Counter, Doubt, IoClass, Measure, Origin, Outcome, Test, Verdict, WorldKind};
 use solution::{Solution, TestKind};
 
-use super::{Findings, agrees_within, judged, shown, with};
+use super::{Findings, agrees_within, brief, judged, shown, with};
 
 /// Checks the rows of `run.db`.
 pub(super) fn check(data: &RunData, report: &Report, findings: &mut Findings) {
@@ -23,6 +24,7 @@ pub(super) fn check(data: &RunData, report: &Report, findings: &mut Findings) {
     }
     if let Ok(solution) = Solution::parse(&data.run.solution_text, "solution file") {
         against_solution(data, &solution, findings);
+        claim(data, &solution, findings);
     }
 }
 
@@ -94,7 +96,8 @@ fn distributions(data: &RunData, test: &Test, findings: &mut Findings) {
     if test.kind == TestKind::Drill.name() {
         return;
     }
-    for (origin, measure, counted) in at_host(data, test) {
+    let is_waiting = |measure: &Measure| matches!(measure, Measure::Waiting(_));
+    for (origin, measure, counted) in at_host(data, test).into_iter().filter(|(_, of, _)| !is_waiting(of)) {
         let slices = data.histograms.get(&(test.ordinal, origin.clone(), measure));
         let held: Option<u64> = slices.into_iter().flatten().map(evidence::Slice::operations).sum();
         if held != Some(counted) {
@@ -196,6 +199,30 @@ fn limits(data: &RunData, test: &Test, findings: &mut Findings) {
             );
             return;
         }
+    }
+}
+
+/// What the run set out to show follows from its solution file. Another version may derive it in another way.
+fn claim(data: &RunData, solution: &Solution, findings: &mut Findings) {
+    let Some(recorded) = &data.claim else { return };
+    if data.run.tool_version != env!("CARGO_PKG_VERSION") {
+        return;
+    }
+    let mut derived = plan::claim(solution, data.run.world, recorded.tests.clone());
+    // What the storage model states is no part of the solution file.
+    let doubtful = data
+        .environment
+        .iter()
+        .filter(|row| (&*row.area, &*row.name) == (storage_model::AREA, storage_model::DOUBT));
+    derived.doubts.extend(doubtful.map(|row| Doubt { part: "storage".into(), text: row.value.clone() }));
+    // Earlier builds of this version recorded less.
+    if recorded.engine.is_empty() {
+        (derived.storage, derived.copies, derived.engine) = Default::default();
+    }
+    if derived != *recorded {
+        let told = |claim: &results::Claim| brief(&format!("{claim:?}"));
+        let text = "what the run set out to show is not what its solution file says";
+        findings.add("claim", text, (told(recorded), "run.db: claim"), (told(&derived), "solution file"));
     }
 }
 

@@ -1,8 +1,23 @@
 //! What the seals of a `run.db` and the page made from it say of changes after the run.
 
-use evidence::{BrokenKind, Chain, Report, sha256_hex};
+use evidence::{BrokenKind, Chain, Report, RunData, sha256_hex};
 
 use super::{Finding, Findings, brief};
+
+/// What lies in a run folder beside the rows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Beside {
+    /// The text of `report.json`.
+    pub json: Option<String>,
+    /// The text of `report.html`.
+    pub html: Option<String>,
+    /// The text of `junit.xml`.
+    pub junit: Option<String>,
+    /// What of `attestation.json` does not fit the run.
+    pub attestation: Option<String>,
+    /// Other files of the folder, which no seal covers.
+    pub unsealed: Vec<String>,
+}
 
 /// Rows and seals that do not fit.
 pub(super) fn chain(chain: &Chain, findings: &mut Findings) {
@@ -14,6 +29,15 @@ pub(super) fn chain(chain: &Chain, findings: &mut Findings) {
         };
         let seal = (broken.sealed.as_str(), format!("seal: {}", broken.place));
         findings.add(rule, text, seal, (broken.found.as_str(), format!("run.db: {}", broken.place)));
+    }
+}
+
+/// Whether a run whose file was closed in order says how it ended. A killed run leaves its file open.
+pub(super) fn ending(data: &RunData, findings: &mut Findings) {
+    if data.run.ending.is_none() && (data.seals.closed || data.seals.ended) {
+        let text = "the recorder closed the file, so the run has an ending";
+        let closed = if data.seals.ended { "sealed to the end" } else { "closed in order" };
+        findings.add("ending_missing", text, ("none", "run.ending"), (closed, "run.db"));
     }
 }
 
@@ -35,33 +59,49 @@ pub fn signed_by(chain: Option<&Chain>, key: &str) -> Option<Finding> {
     findings.into_vec().pop()
 }
 
-/// `report.html` against the page that this program makes. A page of another version is compared by the digest
-/// that it carries.
-pub(super) fn page(recomputed: &Report, json: Option<&str>, html: &str, findings: &mut Findings) {
-    let Ok(page) = recomputed.html() else { return };
-    if page == html {
+/// `report.html` and `junit.xml` against what this program makes. Files of another version cannot be made again:
+/// of a page the digest of `report.json` is compared that it carries.
+pub(super) fn pages(recomputed: &Report, beside: &Beside, findings: &mut Findings) {
+    let (Some(html), Ok(page)) = (&beside.html, recomputed.html()) else {
+        if let Some(junit) = &beside.junit {
+            same_lines("junit.xml", junit, &recomputed.junit(), findings);
+        }
         return;
-    }
-    if meta(html, "generator") == meta(&page, "generator") {
-        let lines = html.lines().zip(page.lines()).enumerate();
-        let differing = lines.into_iter().find(|(_, (one, other))| one != other);
-        let (number, (one, other)) = differing.unwrap_or((page.lines().count(), ("", "another length")));
-        let text =
-            "report.html is not what this program makes of run.db: `proofload report RUN` makes it again";
-        let place = |file: &str| format!("{file}: line {}", number + 1);
-        findings.add(
-            "page_differs",
-            text,
-            (brief(one), place("report.html")),
-            (brief(other), place("run.db")),
-        );
-    } else if let (Some(carried), Some(json)) = (meta(html, "proofload-report"), json)
+    };
+    if is_ours(html) {
+        same_lines("report.html", html, &page, findings);
+        if let Some(junit) = &beside.junit {
+            same_lines("junit.xml", junit, &recomputed.junit(), findings);
+        }
+    } else if let (Some(carried), Some(json)) = (meta(html, "proofload-report"), &beside.json)
         && carried != sha256_hex(json.as_bytes())
     {
         let text = "report.html was made from another report.json than the one beside it";
         let file = (sha256_hex(json.as_bytes()), "report.json: SHA-256");
         findings.add("page_differs", text, (carried, "report.html: proofload-report"), file);
     }
+}
+
+/// The first line of a file that this program writes otherwise.
+fn same_lines(name: &str, written: &str, made: &str, findings: &mut Findings) {
+    if written == made {
+        return;
+    }
+    let lines = written.lines().zip(made.lines()).enumerate();
+    let differing = lines.into_iter().find(|(_, (one, other))| one != other);
+    let (number, (one, other)) = differing.unwrap_or((made.lines().count(), ("", "another length")));
+    let place = |file: &str| format!("{file}: line {}", number + 1);
+    findings.add(
+        "page_differs",
+        format!("{name} is not what this program makes of run.db: `proofload report RUN` makes it again"),
+        (brief(one), place(name)),
+        (brief(other), place("run.db")),
+    );
+}
+
+/// Whether this version of the program made a page.
+pub(super) fn is_ours(html: &str) -> bool {
+    meta(html, "generator").and_then(|name| name.strip_prefix("Proofload ")) == Some(Report::PROGRAM)
 }
 
 fn meta<'a>(html: &'a str, name: &str) -> Option<&'a str> {

@@ -80,7 +80,7 @@ fn version_after<'a>(text: &'a str, name: &str) -> &'a str {
 fn targets(evidence: &Evidence, findings: &mut Findings) {
     let solution = &evidence.solution;
     let stated = known(solution.target_iops_per_server);
-    let load_tests = || evidence.test.iter().filter(|t| ["performance", "stress"].contains(&t.kind.as_str()));
+    let load_tests = || evidence.test.iter().filter(|t| results::grade::is_load(&t.kind));
     let in_reports = load_tests().find_map(|test| Some((known(test.target_iops)?, test.id.as_str())));
     if let (Some(stated), Some((report, id))) = (stated, in_reports) {
         let same = agrees_within(stated, report, 2.5e-3);

@@ -253,7 +253,7 @@ fn times(evidence: &Evidence, test: &TestFigures, findings: &mut Findings) {
     let event = |name: &str| test.events.get(name).and_then(crate::Instant::unix_s);
     if let (Some(closed), Some(ended)) = (event("logging_end"), event("dispatch_end"))
         && ended - closed > 120
-        && ["performance", "stress"].contains(&test.kind.as_str())
+        && results::grade::is_load(&test.kind)
     {
         let minutes = (ended - closed) as f64 / 60.0;
         findings.add(

@@ -14,6 +14,7 @@ mod results;
 
 use ::results::WorldKind;
 use evidence::Report;
+use evidence::environment::storage_model;
 use evidence::report::{counted, number};
 use plan::Plan;
 use solution::Solution;
@@ -46,6 +47,14 @@ pub enum PaperError {
         found: String,
         /// The solution of the paper.
         wanted: String,
+    },
+    /// The rows of a run do not fit its seals.
+    #[error("run {run} was changed after it was recorded: {misfit}")]
+    Changed {
+        /// The run.
+        run: String,
+        /// The first contradiction.
+        misfit: String,
     },
     /// There is nothing to publish.
     #[error("no run is given")]
@@ -90,6 +99,11 @@ pub fn paper(
         }
         (Some(run), None) if !may_say_simulated => return Err(PaperError::Simulated(run.run.id.clone())),
         _ => {}
+    }
+    if let Some((run, misfit)) =
+        runs.iter().find_map(|report| Some((&report.run.id, evidence::misfit(&report.run.seals_broken)?)))
+    {
+        return Err(PaperError::Changed { run: run.clone(), misfit });
     }
     let wanted = &solution.name;
     if let Some(other) = runs.iter().find(|report| report.run.solution != *wanted) {
@@ -159,8 +173,19 @@ fn disclaimer(subject: &Subject<'_>) -> Section {
     );
     if subject.simulated {
         section.text(
-            "No hardware took part. The model's parameters and their sources stand in the solution file.",
+            "No hardware took part. The reports in the appendix list every value of the storage model, with its              source, below “Environment”.",
         );
+        for report in subject.runs {
+            let digests = report.environment.iter().filter(|row| {
+                (row.area.as_str(), row.name.as_str()) == (storage_model::AREA, storage_model::DIGEST)
+            });
+            for row in digests {
+                section.text(format!(
+                    "Values of the storage model of run {}: SHA-256 {}.",
+                    report.run.id, row.value
+                ));
+            }
+        }
     }
     section.author("the legal terms of the publisher");
     section

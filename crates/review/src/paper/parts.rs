@@ -199,9 +199,9 @@ pub fn disks(subject: &Subject<'_>, role: &str) -> (Vec<String>, Vec<Vec<String>
     let storage = &subject.plan.storage;
     for one in storage.volumes.iter().filter(|one| one.role == role) {
         let (disk, protection) = match solution.volumes[one.entry].behind {
-            Behind::Disks { disk, raid, .. } => (Some(&solution.disks[disk]), words(raid).to_owned()),
+            Behind::Disks { disk, raid, .. } => (Some(&solution.disks[disk]), raid.words().to_owned()),
             Behind::Pool(pool) => (None, format!("part of {}", solution.pools[pool].name)),
-            Behind::Unknown => (None, words(Raid::default()).to_owned()),
+            Behind::Unknown => (None, Raid::default().words().to_owned()),
         };
         head.push(one.name.clone());
         columns.push(column(one, disk, protection));
@@ -211,7 +211,7 @@ pub fn disks(subject: &Subject<'_>, role: &str) -> (Vec<String>, Vec<Vec<String>
     {
         let pool = &solution.pools[one.entry];
         head.push(one.name.clone());
-        columns.push(column(one, Some(&solution.disks[pool.disk]), words(pool.raid).to_owned()));
+        columns.push(column(one, Some(&solution.disks[pool.disk]), pool.raid.words().to_owned()));
     }
     if columns.is_empty() {
         return (head, Vec::new());
@@ -255,18 +255,4 @@ fn column(one: &Use, disk: Option<&Disk>, protection: String) -> [String; 10] {
         count(one.databases),
         optional(one.capacity_share.map(|share| share * 100.0), "%"),
     ]
-}
-
-fn words(raid: Raid) -> &'static str {
-    match raid {
-        Raid::Jbod => "single disks",
-        Raid::Raid0 => "RAID 0",
-        Raid::Raid1 => "RAID 1",
-        Raid::Raid10 => "RAID 10",
-        Raid::Raid5 => "RAID 5",
-        Raid::Raid6 => "RAID 6",
-        Raid::TripleParity => "triple parity",
-        Raid::Replica2 => "two copies on different nodes",
-        Raid::Replica3 => "three copies on different nodes",
-    }
 }

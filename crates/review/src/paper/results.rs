@@ -1,7 +1,7 @@
 //! What came out: reliability, throughput per server and together, backup, replay, and the details.
 
 use evidence::Report;
-use evidence::report::{TestReport, bytes, duration, number, significant};
+use evidence::report::{PLANNED_IO, TestReport, bytes, duration, number, significant};
 use results::Outcome;
 
 use super::Subject;
@@ -27,7 +27,7 @@ pub fn summary(subject: &Subject<'_>) -> Section {
         section.heading(subject.title(&format!("{}: servers and aggregate", test.name)));
         section.text(test.lead.clone());
         section.table(&LOAD_HEAD, load_rows(report, test));
-        let target = test.planned.iter().find(|row| row.name == "Transactional I/O");
+        let target = test.planned.iter().find(|row| row.name == PLANNED_IO);
         if let Some((planned, achieved)) = target.and_then(|row| row.planned.zip(row.achieved)) {
             section.text(format!(
                 "Target: {} I/O per second; {}: {}.",

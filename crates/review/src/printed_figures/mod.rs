@@ -181,6 +181,11 @@ printed! {
         role: String,
         /// Model.
         model: String,
+        /// Kind, such as `NL-SAS` or `SATA SSD`.
+        #[serde(rename = "type")]
+        drive_type: String,
+        /// Turns per minute; none of flash.
+        rpm: Option<f64>,
         /// Decimal size of one.
         capacity_gb: Option<f64>,
         /// How many.

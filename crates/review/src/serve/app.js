@@ -70,7 +70,7 @@ function list(runs) {
   const rows = runs.map((run) => {
     const reports = run.standing === "unreadable"
       ? node("td", { class: "text" }, run.note)
-      : node("td", {}, node("a", { href: path(run.id, "report.html") }, "report"), " ", node("a", { href: path(run.id, "report.json") }, "JSON"));
+      : node("td", run.note ? { class: "text" } : {}, run.note ? `${run.note} ` : "", node("a", { href: path(run.id, "report.html") }, "report"), " ", node("a", { href: path(run.id, "report.json") }, "JSON"));
     return [
       run.standing === "unreadable" ? node("td", {}) : tick(run.id),
       node("td", { class: run.standing }, plain[run.standing] === undefined ? run.standing : `${plain[run.standing]}, ${run.standing}`),

@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use evidence::listing::{self, Standing};
+use evidence::listing::{self, RunEntry, SealsSeen, Standing};
 use evidence::live::{Follower, LiveJudgement, LiveRun, LiveView, open_metrics};
 use evidence::{Report, load};
 use percent_encoding::percent_decode_str;
@@ -76,7 +76,8 @@ impl Pages {
         let server = Server::http(listen)
             .map_err(|error| ListenError { address: listen, cause: error.to_string() })?;
         let address = server.server_addr().to_ip().unwrap_or(listen);
-        let site = Site { runs: runs.to_owned(), loopback: address.ip().is_loopback() };
+        let (runs, loopback) = (runs.to_owned(), address.ip().is_loopback());
+        let site = Site { runs, loopback, seals: Mutex::default() };
         Ok(Pages { server, site, address, busy: AtomicUsize::new(0), ended: AtomicBool::new(false) })
     }
 
@@ -128,6 +129,7 @@ fn goes_on(ended: &AtomicBool, wait: Duration) -> bool {
 struct Site {
     runs: PathBuf,
     loopback: bool,
+    seals: Mutex<SealsSeen>,
 }
 
 /// What a request asks for.
@@ -211,15 +213,19 @@ impl Site {
             ["runs", id, file] => match listing::find(&self.runs, id) {
                 None => Answer::error(404, "no such run"),
                 Some(_) if file.is_empty() => Answer::new(html, PAGE),
-                Some(folder) => evidence_of(&folder, file),
+                Some(folder) => self.evidence_of(&folder, file),
             },
             _ => Answer::error(404, "no such page"),
         };
         Route::Answer(Box::new(answer))
     }
 
+    fn list(&self) -> std::io::Result<Vec<RunEntry>> {
+        listing::list(&self.runs, &mut self.seals.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn metrics(&self) -> Answer {
-        let runs = listing::list(&self.runs).unwrap_or_default();
+        let runs = self.list().unwrap_or_default();
         let views: Vec<LiveView> = runs
             .iter()
             .filter(|run| run.standing == Standing::Running)
@@ -253,7 +259,7 @@ impl Site {
         let mut out = event_stream(request)?;
         let mut last = String::new();
         loop {
-            let runs = listing::list(&self.runs)?;
+            let runs = self.list()?;
             let text = serde_json::to_string(&runs).expect("entries have only text keys");
             send(&mut out, (text != last).then_some(text.as_str()))?;
             last = text;
@@ -262,28 +268,27 @@ impl Site {
             }
         }
     }
-}
 
-/// The file of a run that is asked for; a report that was never written is rendered from `run.db`.
-fn evidence_of(folder: &Path, file: &str) -> Answer {
-    let (kind, policy, render): (_, _, fn(&Report) -> Option<String>) = match file {
-        "report.html" => ("text/html; charset=utf-8", REPORT, |report| report.html().ok()),
-        "report.json" => ("application/json", OWN, |report| Some(report.json())),
-        "junit.xml" => ("application/xml", OWN, |report| Some(report.junit())),
-        _ => return Answer::error(404, "no such file of a run"),
-    };
-    let path = folder.join(file);
-    let is_file = std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
-    let body = match std::fs::read(&path) {
-        Ok(body) if is_file => Some(body),
-        _ => load(&folder.join("run.db"))
-            .ok()
-            .and_then(|data| render(&Report::new(&data).ok()?))
-            .map(String::into_bytes),
-    };
-    match body {
-        Some(body) => Answer { policy, ..Answer::new(kind, body) },
-        None => Answer::error(500, "the evidence of this run cannot be read"),
+    /// The file of a run that is asked for. A report that was never written, or whose run does not fit its seals,
+    /// is rendered from `run.db`: then it says so first.
+    fn evidence_of(&self, folder: &Path, file: &str) -> Answer {
+        let (kind, policy, render): (_, _, fn(&Report) -> Option<String>) = match file {
+            "report.html" => ("text/html; charset=utf-8", REPORT, |report| report.html().ok()),
+            "report.json" => ("application/json", OWN, |report| Some(report.json())),
+            "junit.xml" => ("application/xml", OWN, |report| Some(report.junit())),
+            _ => return Answer::error(404, "no such file of a run"),
+        };
+        let (path, db) = (folder.join(file), folder.join("run.db"));
+        let is_file = std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
+        let fits = || self.seals.lock().unwrap_or_else(PoisonError::into_inner).misfit(&db).is_none();
+        let body = match std::fs::read(&path) {
+            Ok(body) if is_file && fits() => Some(body),
+            _ => load(&db).ok().and_then(|data| render(&Report::new(&data).ok()?)).map(String::into_bytes),
+        };
+        match body {
+            Some(body) => Answer { policy, ..Answer::new(kind, body) },
+            None => Answer::error(500, "the evidence of this run cannot be read"),
+        }
     }
 }
 
@@ -386,7 +391,7 @@ mod tests {
     use super::*;
 
     fn site(runs: &Path) -> Site {
-        Site { runs: runs.to_owned(), loopback: true }
+        Site { runs: runs.to_owned(), loopback: true, seals: Mutex::default() }
     }
 
     fn status(site: &Site, url: &str) -> u16 {

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use evidence::{Report, RunData};
-use results::{Row, WorldKind};
+use results::{Parameter, Row, WorldKind};
 use review::Source;
 use review::compare::{Subject, compare};
 use review::paper::{AUTHOR, Block, PaperError, paper};
@@ -129,6 +129,100 @@ fn different_loads_and_page_sizes_cannot_be_compared_and_say_why() {
     let simulated = compare(&[base(), subject("sim", rows(&longer(WorldKind::Simulated)))]);
     assert!(simulated.runs[1].incomparable.is_empty());
     assert!(simulated.runs[1].cautions.iter().any(|caution| caution.contains("prediction")));
+}
+
+/// Rows of a run whose load tests state these settings, with databases `percent` larger.
+fn with_settings(settings: &[(&str, &str)], percent: u64) -> Vec<Row> {
+    let mut rows = rows(&longer(WorldKind::Real));
+    for row in &mut rows {
+        match row {
+            Row::Test(test) => {
+                let parameter = |(name, value): &(&str, &str)| Parameter {
+                    name: (*name).to_owned(),
+                    value: (*value).to_owned(),
+                };
+                test.parameters = settings.iter().map(parameter).collect();
+            }
+            Row::DatabaseSize(size) => size.bytes_before = size.bytes_before / 100 * (100 + percent),
+            _ => {}
+        }
+    }
+    rows
+}
+
+#[test]
+fn runs_of_another_mix_size_cache_or_maintenance_cannot_be_compared() {
+    let mixed = |insert| format!("{insert} % insert, 20 % delete, 5 % replace, 35 % read");
+    let (mix, on) = (mixed(40), "on, a read 100 ms after the last one ended, at the next tick of 15 ms");
+    let base = || subject("base", with_settings(&[("Operations", &mix), ("Background maintenance", on)], 0));
+    let against = |other: Vec<Row>| {
+        let comparison = compare(&[base(), subject("other", other)]);
+        (comparison.runs[1].incomparable.join("; "), comparison.runs[1].cautions.join("; "))
+    };
+    let same = with_settings(&[("Operations", &mix), ("Background maintenance", on)], 0);
+    assert_eq!(against(same), (String::new(), String::new()));
+    for (settings, percent, reason) in [
+        ([("Operations", mixed(45).as_str()), ("Background maintenance", on)], 0, "different operation mix"),
+        (
+            [("Operations", mix.as_str()), ("Background maintenance", "off")],
+            0,
+            "different background maintenance",
+        ),
+        (
+            [("Operations", mix.as_str()), ("Background maintenance", on)],
+            30,
+            "different sizes of all databases",
+        ),
+    ] {
+        let (incomparable, _) = against(with_settings(&settings, percent));
+        assert!(incomparable.contains(reason), "{reason}: {incomparable}");
+    }
+    let mut other = with_settings(&[("Operations", &mix), ("Background maintenance", on)], 3);
+    let (incomparable, said) = against(other.clone());
+    assert!(incomparable.is_empty() && said.contains("databases of"), "{incomparable}; {said}");
+    let paused = on.replace("100 ms", "200 ms");
+    let (incomparable, said) =
+        against(with_settings(&[("Operations", &mix), ("Background maintenance", &paused)], 0));
+    assert!(incomparable.is_empty() && said.contains("background maintenance"), "{incomparable}; {said}");
+    for row in &mut other {
+        if let Row::Instance(instance) = row {
+            instance.cache_max_bytes *= 4;
+        }
+    }
+    let (incomparable, _) = against(other);
+    assert!(incomparable.contains("different caches"), "{incomparable}");
+}
+
+#[test]
+fn three_runs_of_each_kind_are_one_comparison_with_the_spread_between_them() {
+    let runs =
+        |percents: [u64; 6]| percents.map(|percent| subject(&format!("by {percent}"), slower(percent)));
+    let grouped = |percents| compare(&runs(percents)).grouped(3).expect("two groups");
+    let apart = grouped([0, 2, 1, 30, 32, 31]);
+    assert_eq!(apart.runs.len(), 2);
+    assert_eq!(apart.runs[1].name, "by 30, by 32, by 31");
+    let found = apart.regressions(20.0);
+    assert!(found.iter().any(|(_, _, row)| row.name == "Read latency, mean"), "{found:?}");
+    let (text, page) = (apart.text(), apart.html());
+    assert!(text.contains('±') && text.contains("the runs of a group differ"), "{text}");
+    assert!(page.contains('±'));
+    // What differs from run to run by more than the groups do is no difference.
+    let noisy = grouped([0, 40, 20, 10, 50, 30]);
+    assert!(noisy.regressions(0.0).is_empty(), "{}", noisy.text());
+    for (size, count) in [(0, 6), (1, 6), (4, 6), (6, 6)] {
+        let error = compare(&runs([0; 6])).grouped(size).expect_err("no groups").to_string();
+        assert!(error.contains(&format!("{count} runs")), "{error}");
+    }
+}
+
+#[test]
+fn columns_of_four_runs_do_not_touch() {
+    let runs = [0, 130, 250, 390].map(|percent| subject("run", slower(percent)));
+    let text = compare(&runs).text();
+    let line = text.lines().find(|line| line.starts_with("  Read latency, mean")).expect("a row");
+    let behind: Vec<&str> = line.split(']').skip(1).collect();
+    assert!(behind.len() == 3 || behind.len() == 4, "three differences: {line}");
+    assert!(behind.iter().all(|rest| rest.is_empty() || rest.starts_with("  ")), "{line}");
 }
 
 #[test]
@@ -264,7 +358,7 @@ fn the_paper_names_the_failure_that_its_target_comes_from() {
     }
 }
 
-/// The tables of the papers and the rows that they print (docs/parity.md), after the heading that they stand under.
+/// The tables of the papers and the rows that they print (docs/paper.md), after the heading that they stand under.
 const PAPER_TABLES: &[(&str, &[&str])] = &[
     (
         "Exchange configuration",

@@ -130,7 +130,7 @@ fn found(test: u32, kind: &str, elapsed_ms: u64) -> Vec<Row> {
                     .into()
             }
             "database_checksum" => Checksum { test, origin, read, elapsed_ms }.into(),
-            _ => Recovery { test, origin, logs: 6_000, elapsed_ms }.into(),
+            _ => Recovery { test, origin, logs: 6_000, elapsed_ms, work: None }.into(),
         }
     };
     [1, 2].map(of).into()

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use evidence::report::RunOutcome;
 use evidence::{Report, RunStore, SigningKey, load};
-use results::{Ending, Event, Origin, Recorder, Row, Severity, WorldKind};
+use results::{Checksum, DatabaseSize, Ending, Event, Origin, Recorder, Row, Severity, WorldKind};
 use review::lint::signed_by;
 use rusqlite::Connection;
 use testkit::synthetic;
@@ -113,7 +114,7 @@ struct Forgery {
     name: &'static str,
     rows: fn() -> Vec<Row>,
     sql: &'static str,
-    /// What shows in a file without seals, whose reports were made again.
+    /// What shows in a file without seals, whose reports were made again, beside that the seals are missing.
     alone: &'static [&'static str],
 }
 
@@ -232,7 +233,8 @@ fn every_forgery_is_shown_by_the_seals_and_those_that_contradict_rows_without_th
 
         db.execute_batch("DROP TABLE seal").unwrap();
         render(&forged);
-        assert_eq!(rules(&forged), alone.iter().copied().collect(), "{name}: without seals");
+        let expected = alone.iter().copied().chain(["seal_broken"]).collect();
+        assert_eq!(rules(&forged), expected, "{name}: without seals");
     }
 }
 
@@ -265,7 +267,7 @@ fn edited_page_and_edited_report_are_found() {
     with_page(&page);
     // The report of another run, made by the same program.
     let json = std::fs::read_to_string(folder.join("report.json")).unwrap();
-    let seal = load(&folder.join("run.db")).unwrap().seal.unwrap();
+    let seal = load(&folder.join("run.db")).unwrap().seals.digest.unwrap();
     std::fs::write(folder.join("report.json"), json.replace(&seal, &"0".repeat(64))).unwrap();
     assert_eq!(rules(&folder), BTreeSet::from(["report_differs"]));
 }
@@ -287,7 +289,7 @@ fn deleted_seals_are_found_and_a_run_that_was_sealed_again_is_not_signed() {
     Connection::open(without.join("run.db")).unwrap().execute_batch("DROP TABLE seal").unwrap();
     assert_eq!(
         rules(&without),
-        BTreeSet::from(["page_differs", "report_differs"]),
+        BTreeSet::from(["page_differs", "report_differs", "seal_broken"]),
         "the reports name the seal"
     );
     assert_eq!(signed(&without).map(|finding| finding.rule), Some("signature"));
@@ -301,14 +303,143 @@ fn deleted_seals_are_found_and_a_run_that_was_sealed_again_is_not_signed() {
     assert_eq!(signed_by(None, &public).map(|finding| finding.rule), Some("signature"));
 }
 
-/// An older file has neither seals nor host counters of this form, and is read as ever.
+/// Removing the seals is never quieter than changing a row, also after the reports are made again.
 #[test]
-fn run_of_a_build_without_seals_is_not_sealed_and_contradicts_nothing() {
+fn run_without_seals_is_a_finding_that_comes_first() {
     let place = tempfile::tempdir().unwrap();
     run_folder(place.path(), rows_of(&Shape::default()), None);
-    Connection::open(place.path().join("run.db")).unwrap().execute_batch("DROP TABLE seal").unwrap();
+    let db = place.path().join("run.db");
+    let forge = "UPDATE verdict SET outcome = 'fail'; DROP TABLE seal";
+    Connection::open(&db).unwrap().execute_batch(forge).unwrap();
     render(place.path());
     let source = review::open(place.path()).unwrap();
-    assert_eq!(source.lint(), []);
-    assert_eq!(source.seals().unwrap().digest, None);
+    assert_eq!(source.lint().first().map(|finding| finding.rule), Some("seal_broken"));
+    assert!(source.misfit().is_some_and(|misfit| misfit.starts_with("seals are missing")));
+    let review::Source::Run { report, .. } = source else { panic!("a run") };
+    assert_eq!(
+        (report.verdict.grade, report.verdict.outcome),
+        (results::Grade::Incomplete, RunOutcome::Incomplete)
+    );
+    assert!(report.verdict.headline.starts_with("The rows differ from their seals"), "{:?}", report.verdict);
+}
+
+/// A run that was killed has no ending, and its file is in WAL mode.
+#[test]
+fn ending_that_is_missing_in_a_closed_file_is_found_though_the_run_was_sealed_again() {
+    let place = tempfile::tempdir().unwrap();
+    let mut rows = rows_of(&Shape { fails: true, ..Shape::default() });
+    for row in &mut rows {
+        if let Row::Run(run) = row {
+            (run.ending, run.ended_ms) = (None, None);
+        }
+    }
+    run_folder(place.path(), rows, None);
+    assert_eq!(rules(place.path()), BTreeSet::from(["ending_missing"]));
+    let unsealed = "DELETE FROM seal WHERE test IS NULL";
+    Connection::open(place.path().join("run.db")).unwrap().execute_batch(unsealed).unwrap();
+    render(place.path());
+    assert_eq!(rules(place.path()), BTreeSet::from(["ending_missing"]), "a chain without its end");
+}
+
+#[test]
+fn edited_junit_file_is_found() {
+    let place = tempfile::tempdir().unwrap();
+    run_folder(place.path(), rows_of(&Shape { fails: true, ..Shape::default() }), None);
+    let file = place.path().join("junit.xml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replacen("<failure ", "<skipped ", 1)).unwrap();
+    assert_eq!(rules(place.path()), BTreeSet::from(["page_differs"]));
+}
+
+/// A report of this version is made again and compared whole, so that no section can be left out.
+#[test]
+fn report_that_lost_a_section_is_found() {
+    let place = tempfile::tempdir().unwrap();
+    run_folder(place.path(), rows_of(&Shape::default()), None);
+    let file = place.path().join("report.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let whole: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let without = |pointer: &str, key: &str, other_program: bool| {
+        let mut document = whole.clone();
+        if other_program {
+            document["program"] = "0.1.9".into();
+        }
+        let section = document.pointer_mut(pointer).and_then(serde_json::Value::as_object_mut).unwrap();
+        assert!(section.remove(key).is_some(), "{pointer}/{key}");
+        std::fs::write(&file, document.to_string()).unwrap();
+        rules(place.path())
+    };
+    let found = BTreeSet::from(["report_differs"]);
+    for (pointer, key) in [
+        ("", "environment"),
+        ("", "events"),
+        ("", "checks"),
+        ("", "program"),
+        ("/run", "seal"),
+        ("/verdict", "conditions"),
+        ("/verdict", "unseen"),
+        ("/tests/0", "verdicts"),
+    ] {
+        assert_eq!(without(pointer, key, false), found, "{pointer}/{key}");
+    }
+    // Of another version only the fields that came later may be missing. Its page is of that version as well.
+    std::fs::remove_file(place.path().join("report.html")).unwrap();
+    for (pointer, key) in [("", "environment"), ("", "events"), ("/run", "seal"), ("/verdict", "conditions")]
+    {
+        assert_eq!(without(pointer, key, true), found, "{pointer}/{key} of another version");
+    }
+}
+
+/// A run that was sealed again still contradicts its file sizes, its log reads and its solution file.
+#[test]
+fn amounts_and_hosts_that_were_changed_before_the_seal_are_found() {
+    let place = tempfile::tempdir().unwrap();
+    let forged = |name: &str, change: &dyn Fn(&mut Row)| {
+        let folder = place.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        let mut rows = rows_of(&Shape::default());
+        let sizes = rows.iter().filter_map(|row| match row {
+            Row::Checksum(Checksum { test, origin, read, .. }) => {
+                let (test, origin, bytes_before) = (*test, origin.clone(), read.bytes);
+                Some(DatabaseSize { test, origin, bytes_before, bytes_after: Some(bytes_before) }.into())
+            }
+            _ => None,
+        });
+        let sizes: Vec<Row> = sizes.collect();
+        let end = rows.len() - 1;
+        rows.splice(end..end, sizes);
+        rows.iter_mut().for_each(change);
+        run_folder(&folder, rows, None);
+        rules(&folder)
+    };
+    assert_eq!(forged("honest", &|_| ()), BTreeSet::new());
+    let halved = forged("halved", &|row| {
+        if let Row::Checksum(row) = row {
+            row.read.pages /= 2;
+        }
+    });
+    assert!(halved.contains("file_size"), "{halved:?}");
+    let shorter = forged("shorter", &|row| {
+        if let Row::Checksum(Checksum { read, .. }) = row {
+            (read.pages, read.bytes) = (read.pages / 2, read.bytes / 2);
+            read.bytes_expected = read.bytes_expected.map(|bytes| bytes / 2);
+        }
+    });
+    assert!(shorter.contains("file_size"), "{shorter:?}");
+    let more_logs = forged("logs", &|row| match row {
+        Row::Recovery(row) => row.logs *= 4,
+        Row::Verdict(row) if row.rule == "logs_replayed" => {
+            row.measured = row.measured.map(|logs| logs * 4.0)
+        }
+        _ => {}
+    });
+    assert!(more_logs.contains("logs_read"), "{more_logs:?}");
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../solutions/lenovo-hx7510-30000.toml");
+    let solution = std::fs::read_to_string(shipped).unwrap();
+    let renamed = forged("renamed", &|row| {
+        if let Row::Run(run) = row {
+            run.solution_text.clone_from(&solution);
+        }
+    });
+    assert!(renamed.contains("host_unknown"), "mbx1 is no host of that file: {renamed:?}");
 }

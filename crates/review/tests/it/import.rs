@@ -422,9 +422,13 @@ fn a_configuration_becomes_a_solution_file_that_can_be_run() {
     assert!((plan.targets.target_iops - 60.0).abs() < 1e-9, "{:?}", plan.targets);
     let volumes: Vec<(&str, u32)> =
         plan.storage.volumes.iter().map(|volume| (volume.role, volume.count)).collect();
-    assert_eq!(volumes, [("database", 2), ("log", 2)], "volumes of one purpose are alike");
+    assert_eq!(
+        volumes,
+        [("database", 2), ("log", 1)],
+        "a drive letter is a volume, a folder on C: a mount point"
+    );
     assert_eq!(deployment.instances.len(), 2);
-    assert_eq!(deployment.instances[1].log_dir, "./volumes/L2/Instance2");
+    assert_eq!(deployment.instances[1].log_dir, "./volumes/L1/Instance2");
     assert_eq!(deployment.instances[0].page_bytes, 32_768);
     assert_eq!(deployment.load.target_iops, Some(60.0));
     assert_eq!((deployment.load.copies, deployment.load.mix.read), (2, 35));
@@ -444,6 +448,49 @@ fn a_configuration_becomes_a_solution_file_that_can_be_run() {
         let error = parse(CONFIG.replace(wrong, instead).as_bytes()).expect_err("refused").to_string();
         assert!(error.contains(says), "{error}");
     }
+    let all_wrong = CONFIG
+        .replace("InsertOps=\"40\"", "InsertOps=\"80\"")
+        .replace("P0Y0M1DT0H0M0S", "soon")
+        .replace("<MailboxCount>500", "<MailboxCount>many")
+        .replace("<Path>C:\\mounts\\DB2</Path>", "");
+    let error = parse(all_wrong.as_bytes()).expect_err("refused").to_string();
+    for reason in ["105 %", "`soon`", "`many`", "<EseInstance> 2 has no database"] {
+        assert_eq!(error.matches(reason).count(), 1, "every reason once: {error}");
+    }
+}
+
+/// Databases of two instances below one drive letter compete for one volume.
+#[test]
+fn databases_below_one_drive_letter_lie_on_one_volume() {
+    let text = solution_of(&CONFIG.replace("C:\\mounts\\", "F:\\"));
+    let solution =
+        Solution::parse(&text, "solution").unwrap_or_else(|error| panic!("{}: {text}", error.message));
+    let deployment = solution.deployment(Some("host")).expect("a deployment");
+    let folders: Vec<&str> = deployment
+        .instances
+        .iter()
+        .flat_map(|instance| &instance.databases)
+        .map(|one| one.dir.as_str())
+        .collect();
+    assert!(folders.iter().all(|dir| dir.starts_with("./volumes/V1/")), "{folders:?}: {text}");
+}
+
+/// The load generator was to find the number of threads itself.
+#[test]
+fn configuration_with_tuning_gets_a_tuning_test_and_no_fixed_sessions() {
+    let has = |config: &str, kind: solution::TestKind| {
+        let text = solution_of(config);
+        let solution =
+            Solution::parse(&text, "s").unwrap_or_else(|error| panic!("{}: {text}", error.message));
+        let deployment = solution.deployment(Some("host")).expect("a deployment");
+        (deployment.tests.iter().any(|test| test.kind == kind), text.contains("\nsessions = 16\n"))
+    };
+    let with = |value: &str| {
+        CONFIG.replace("<Description>", &format!("<SuppressTuning>{value}</SuppressTuning><Description>"))
+    };
+    assert_eq!(has(CONFIG, solution::TestKind::Tune), (false, true));
+    assert_eq!(has(&with("true"), solution::TestKind::Tune), (false, true));
+    assert_eq!(has(&with("false"), solution::TestKind::Tune), (true, false));
 }
 
 /// Changed, cut and doubled bytes of real files never panic, and what comes in always makes a report.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use evidence::{Report, RunData};
-use results::{Comparison, Origin, Outcome, Row, Test, WorldKind};
+use results::{Claim, Comparison, Origin, Outcome, Row, Test, WorldKind};
 use review::Evidence;
 use review::lint::{Beside, Finding, RULES, lint, lint_report, lint_run};
 use testkit::synthetic;
@@ -145,6 +145,15 @@ const PLANTED: &[Plant] = &[
     ("threshold_exceeded", |e| {
         e.test[2].transactional[0].db_read_latency_ms = Some(25.0);
     }),
+    ("littles_law", |e| e.test[0].threads = Some(9_000.0)),
+    ("read_floor", |e| {
+        e.hardware.disks[0].rpm = Some(15_000.0);
+        let test = &mut e.test[0];
+        test.transactional.iter_mut().chain(&mut test.total).for_each(|row| {
+            row.db_read_latency_ms = row.db_read_latency_ms.map(|ms| ms / 1e3);
+        });
+        e.summary = Default::default();
+    }),
     ("lenient_threshold", |e| e.test[0].thresholds.as_mut().unwrap().read_max_ms = Some(200.0)),
     ("load_after_window", |e| {
         let late: toml::value::Datetime = "2026-01-01T13:00:00".parse().unwrap();
@@ -272,6 +281,9 @@ fn the_tests_of_a_kind_are_looked_at_one_by_one() {
             Row::Verdict(verdict) if verdict.test == Some(5) && verdict.rule == "read_latency_avg" => {
                 verdict.limit = Some(30.0);
             }
+            Row::Verdict(verdict) if verdict.test == Some(5) && verdict.rule == "achieved_iops" => {
+                verdict.measured = verdict.measured.map(|iops| 3.0 * iops);
+            }
             _ => {}
         }
     }
@@ -332,9 +344,33 @@ fn a_report_that_was_changed_after_the_run_is_found() {
     assert_eq!(rules(&findings), ["report_differs"]);
     assert_eq!(findings[0].one.place, "report.json: tests[2].measures[0].figures.latency_ms_mean");
     assert_eq!(rules(&lint_run(&data, &whole, &beside("{"))), ["report_differs"]);
-    // Fields of a newer version are no contradiction.
-    let newer = whole.json().replacen('{', "{\"new\": 1, ", 1);
-    assert_eq!(lint_run(&data, &whole, &beside(&newer)), []);
+    // A field of another version is no contradiction, one that this version does not write is.
+    let with_field = |report: &Report| beside(&report.json().replacen('{', "{\"new\": 1, ", 1));
+    assert_eq!(rules(&lint_run(&data, &whole, &with_field(&whole))), ["report_differs"]);
+    let newer = Report { program: "99.0.0".into(), ..whole.clone() };
+    let findings = lint_run(&data, &whole, &with_field(&newer));
+    assert_eq!(findings.iter().map(|finding| finding.one.place.as_str()).collect::<Vec<_>>(), [""; 0]);
+}
+
+/// What a run set out to show follows from the solution file that it carries.
+#[test]
+fn claim_that_its_solution_does_not_make_is_found() {
+    let found = |change: &dyn Fn(&mut Claim)| {
+        let mut data = data(&Shape::default());
+        data.run.solution_text = include_str!("../../../../solutions/laptop.toml").to_owned();
+        data.run.tool_version = env!("CARGO_PKG_VERSION").to_owned();
+        let solution = solution::Solution::parse(&data.run.solution_text, "s").expect("a solution file");
+        let mut claim = plan::claim(&solution, data.run.world, Vec::new());
+        change(&mut claim);
+        data.claim = Some(claim);
+        let report = Report::new(&data).expect("a report");
+        let findings = lint_run(&data, &report, &Beside::default());
+        findings.iter().filter(|finding| finding.rule == "claim").count()
+    };
+    assert_eq!(found(&|_| {}), 0);
+    assert_eq!(found(&|claim| claim.mailboxes = Some(15_000.0)), 1);
+    assert_eq!(found(&|claim| claim.failure = Some("Site B".to_owned())), 1);
+    assert_eq!(found(&|claim| claim.doubts.clear()), 1, "the storage of the laptop is not described");
 }
 
 /// Lengths, targets and sizes of the solution file that a real run carries are those of its rows.
@@ -367,7 +403,7 @@ fn real_run_with_another_solution_text_is_found() {
 }
 
 /// Rules that only a whole `run.db` can break: `forgeries.rs` breaks each.
-const OF_RUN_FILES: [&str; 13] = [
+const OF_RUN_FILES: [&str; 18] = [
     "stray_rows",
     "world_mixed",
     "distribution_count",
@@ -380,7 +416,12 @@ const OF_RUN_FILES: [&str; 13] = [
     "page_differs",
     "rows_changed",
     "seal_broken",
+    "ending_missing",
+    "file_size",
+    "logs_read",
+    "host_unknown",
     "signature",
+    "attestation",
 ];
 
 /// Rules about the grade and the counts of a report: `lint_grades.rs` bends a report for each.
@@ -402,7 +443,8 @@ const OF_GRADES: [&str; 13] = [
 
 #[test]
 fn every_rule_has_a_planted_error() {
-    let of_runs = ["coverage", "verdict_outcome", "verdict_figure", "solution_threshold", "report_differs"];
+    let of_runs =
+        ["coverage", "verdict_outcome", "verdict_figure", "solution_threshold", "report_differs", "claim"];
     let planted: BTreeSet<&str> =
         PLANTED.iter().map(|(rule, _)| *rule).chain(of_runs).chain(OF_RUN_FILES).chain(OF_GRADES).collect();
     let known: BTreeSet<&str> = RULES.iter().map(|(rule, _)| *rule).collect();

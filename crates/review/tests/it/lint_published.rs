@@ -180,3 +180,31 @@ fn what_is_found_besides_the_list_is_known() {
         assert_eq!(rules, *besides, "{paper}");
     }
 }
+
+/// A unit that slipped by 1,000: nothing else in the paper contradicts it, because every table has the same figures.
+#[test]
+fn read_latencies_that_slipped_by_a_thousand_are_found_in_every_paper() {
+    for paper in PAPERS {
+        let path = format!("{}/../../published/{paper}.toml", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let slipped = |factor: f64| {
+            let mut evidence: review::Evidence = toml::from_str(&text).unwrap();
+            for test in &mut evidence.test {
+                let rows = test.transactional.iter_mut().chain(&mut test.total);
+                let cells = rows.map(|row| &mut row.db_read_latency_ms).chain([&mut test.read_latency_ms]);
+                cells.for_each(|ms| *ms = ms.map(|ms| ms * factor));
+            }
+            let summary = &mut evidence.summary;
+            for row in summary.server.iter_mut().chain(&mut summary.aggregate) {
+                row.read_latency_ms = row.read_latency_ms.map(|ms| ms * factor);
+            }
+            let has_tests = evidence.test.iter().any(|test| test.threads.is_some());
+            let found: Vec<_> = review::lint::lint(&evidence).iter().map(|finding| finding.rule).collect();
+            (found.contains(&"littles_law"), found.contains(&"read_floor"), has_tests)
+        };
+        let (_, _, has_tests) = slipped(1.0);
+        assert_eq!(slipped(1.0), (false, false, has_tests), "{paper}");
+        assert_eq!(slipped(1e-3), (has_tests, true, has_tests), "{paper}");
+        assert_eq!(slipped(1e3), (has_tests, false, has_tests), "{paper}");
+    }
+}

@@ -74,7 +74,7 @@ impl FaultLog {
 
     /// A sample: kept if it is of the I/O that users wait for.
     pub fn sample(&self, sample: &Sample) {
-        let Measure::Io(class) = sample.measure else { return };
+        let (Measure::Io(class) | Measure::Waiting(class)) = sample.measure else { return };
         if self.keeps && CLASSES.contains(&class) {
             self.samples.borrow_mut().push(sample.clone());
         }

@@ -6,7 +6,8 @@
 //!
 //! Limits: latencies and throughput of load tests. A bad page fails its checksum, expected or not.
 
-use results::{IoClass, IoTotals, Measure, Outcome, Sample, Verdict};
+use results::judge::{LatencyRule, WindowFold};
+use results::{IoClass, Measure, Outcome, Sample, Verdict};
 
 use super::fault_log::FaultLog;
 
@@ -24,8 +25,7 @@ impl FaultLog {
         let samples = self.samples_of(&verdict);
         let (with, without): (Vec<&Sample>, Vec<&Sample>) =
             samples.iter().partition(|sample| is_touched(sample));
-        let (Some(with), Some(without)) = (measured(&verdict.rule, &with), measured(&verdict.rule, &without))
-        else {
+        let (Some(with), Some(without)) = (measured(&verdict, &with), measured(&verdict, &without)) else {
             return verdict;
         };
         if !verdict.comparison.holds(without, limit) {
@@ -43,7 +43,11 @@ impl FaultLog {
     fn samples_of(&self, verdict: &Verdict) -> Vec<Sample> {
         let classes = classes(&verdict.rule);
         let matches = |sample: &&Sample| {
-            let of_class = matches!(sample.measure, Measure::Io(class) if classes.contains(&class));
+            let of_class = match sample.measure {
+                Measure::Io(class) => classes.contains(&class),
+                Measure::Waiting(class) => verdict.rule != "achieved_iops" && classes.contains(&class),
+                _ => false,
+            };
             of_class && sample.origin == verdict.origin
         };
         self.window_samples(verdict.test).iter().filter(matches).cloned().collect()
@@ -51,28 +55,26 @@ impl FaultLog {
 }
 
 /// The I/O that a rule is about.
-fn classes(rule: &str) -> &'static [IoClass] {
-    match rule {
-        "read_latency_avg" | "read_latency_max" => &[IoClass::TransactionalRead],
-        "log_write_latency_avg" | "log_write_latency_max" => &[IoClass::LogWrite],
-        "achieved_iops" => &[IoClass::TransactionalRead, IoClass::TransactionalWrite],
-        _ => &[],
+fn classes(rule: &str) -> Vec<IoClass> {
+    match (rule, LatencyRule::from_name(rule).map(LatencyRule::class)) {
+        (_, Some(class)) => vec![class],
+        ("achieved_iops", None) => vec![IoClass::TransactionalRead, IoClass::TransactionalWrite],
+        _ => Vec::new(),
     }
 }
 
 /// What a rule measures, of some of the samples.
-fn measured(rule: &str, samples: &[&Sample]) -> Option<f64> {
-    let mut sum = IoTotals::default();
-    samples.iter().for_each(|sample| sum.add(sample.totals));
-    if rule == "achieved_iops" {
-        let mut intervals: Vec<(u64, u64)> =
-            samples.iter().map(|sample| (sample.t_ms, sample.interval_ms)).collect();
-        intervals.dedup();
-        let ms: u64 = intervals.iter().map(|(_, interval_ms)| interval_ms).sum();
-        return (ms > 0).then(|| sum.count as f64 * 1e3 / ms as f64);
+fn measured(verdict: &Verdict, samples: &[&Sample]) -> Option<f64> {
+    if let Some(rule) = LatencyRule::from_name(&verdict.rule) {
+        let sample_ms = samples.iter().map(|sample| sample.interval_ms).max()?;
+        let mut window = WindowFold::new(sample_ms);
+        samples.iter().for_each(|sample| window.add(sample));
+        window.finish();
+        return rule.figure_ms(&window.of(&verdict.origin, rule.class()));
     }
-    if rule.ends_with("_max") {
-        return samples.iter().filter_map(|sample| sample.totals.latency_ms()).reduce(f64::max);
-    }
-    sum.latency_ms()
+    let mut intervals: Vec<(u64, u64)> = samples.iter().map(|row| (row.t_ms, row.interval_ms)).collect();
+    intervals.dedup();
+    let ms: u64 = intervals.iter().map(|(_, interval_ms)| interval_ms).sum();
+    let count: u64 = samples.iter().map(|row| row.totals.count).sum();
+    (ms > 0).then(|| count as f64 * 1e3 / ms as f64)
 }

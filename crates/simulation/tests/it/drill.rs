@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::performed::{failed, measured, perform};
+use crate::performed::{failed, measured, perform, perform_changed};
 use results::Row;
 use simulation::SimulationOutcome;
 use solution::Solution;
@@ -122,6 +122,24 @@ fn two_copies_survive_the_loss_of_a_host_without_loss() {
 }
 
 #[test]
+fn rotten_pages_of_an_active_copy_come_from_the_others_and_users_see_no_error() {
+    let three = ONE_SITE.replace("count = 2", "count = 3");
+    let (drilled, rows) = perform_changed(&solution("[3]", &three, KILLED), 9, Some(3), |_| {});
+    let simulated = drilled.simulated;
+    assert!(simulated.outcome.error.is_none(), "{:?}", simulated.outcome.error);
+    assert!(failed(&simulated).is_empty(), "{:?}", failed(&simulated));
+    let repaired: f64 = measured(&simulated, "drill_repaired_pages").into_iter().flatten().sum();
+    assert!(repaired >= 1.0);
+    let said = |what| {
+        let is_it = |row: &&Row| matches!(row, Row::Event(event) if event.text.contains(what));
+        rows.iter().filter(is_it).count()
+    };
+    // The figure is that of the window, the events begin before it.
+    assert!(said("was replaced by that of another copy") >= repaired as usize);
+    assert!(said("failed its check") >= repaired as usize);
+}
+
+#[test]
 fn a_lossy_dial_serves_users_while_the_host_is_away_and_loses_no_more_than_it_may() {
     let lossy = KILLED.replace("[test.drill]", "[test.drill]\nmount_dial = \"good_availability\"");
     let (simulated, _) = passed(&solution("[2]", ONE_SITE, &lossy), 2);
@@ -204,7 +222,7 @@ fn equal_seeds_give_equal_drills() {
 #[test]
 fn a_refactoring_keeps_the_trace_of_a_drill() {
     let (simulated, _) = perform(&solution("[2]", ONE_SITE, KILLED), 1);
-    assert_eq!(format!("{:016x}", simulated.trace_hash), "50b1874842a63da6");
+    assert_eq!(format!("{:016x}", simulated.trace_hash), "d7876c841eda7eea");
 }
 
 #[test]

@@ -11,11 +11,17 @@ use std::sync::Mutex;
 use crate::drawn::{DIALS, Drawn, KINDS, LAYOUTS, draw};
 use results::Row;
 
-use crate::performed::{failed, perform};
+use crate::performed::{failed, perform_changed};
+
+/// Events that must come.
+const SEEN: [&str; 3] =
+    ["this copy is seeded", "exists on no other copy", "was replaced by that of another copy"];
 
 /// What went wrong, and what was seen on the way.
 fn play(seed: u64, drawn: &Drawn) -> (Vec<String>, Vec<&'static str>) {
-    let (simulated, rows) = perform(&drawn.solution, seed);
+    let rot_at_s = drawn.rots.then_some(3);
+    let (drilled, rows) = perform_changed(&drawn.solution, seed, rot_at_s, |_| {});
+    let simulated = drilled.simulated;
     let mut wrong: Vec<String> = failed(&simulated).iter().map(|verdict| format!("{verdict:?}")).collect();
     wrong.extend(simulated.outcome.error.as_ref().map(ToString::to_string));
     let events = || {
@@ -28,7 +34,7 @@ fn play(seed: u64, drawn: &Drawn) -> (Vec<String>, Vec<&'static str>) {
         events().for_each(|event| eprintln!("{:>8} ms {:<8} {}", event.t_ms, event.host, event.text));
     }
     let seen = |what| events().any(|event| event.text.contains(what)).then_some(what);
-    let seen = ["this copy is seeded", "exists on no other copy"].into_iter().filter_map(seen).collect();
+    let seen = SEEN.into_iter().filter_map(seen).collect();
     (wrong, seen)
 }
 
@@ -68,7 +74,7 @@ fn no_failure_breaks_a_promise() {
     let reached = reached.into_inner().expect("nobody panics with it");
     eprintln!("{reached:?}");
     let wanted = LAYOUTS.iter().map(|layout| layout.0).chain(DIALS).chain(KINDS);
-    for name in wanted.chain(["this copy is seeded", "exists on no other copy"]) {
+    for name in wanted.chain(SEEN) {
         assert!(!is_complete || reached.contains_key(name), "no seed reached: {name}");
     }
 }

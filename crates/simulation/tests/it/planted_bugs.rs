@@ -102,7 +102,7 @@ fn checked(case: &Case, bug: Option<Bug>) -> (i32, String) {
     let text = text(case);
     let solution = Solution::parse(&text, "planted.toml").unwrap_or_else(|error| panic!("{error}"));
     let (mut hosts, mut databases) = (Vec::new(), Vec::new());
-    let (drilled, _) = perform_changed(&solution, 1, |planned| {
+    let (drilled, _) = perform_changed(&solution, 1, None, |planned| {
         let site = Rc::get_mut(&mut planned.topology).expect("it is not shared yet");
         hosts.extend(site.hosts.iter().map(|host| host.name.clone()));
         for database in &mut site.databases {

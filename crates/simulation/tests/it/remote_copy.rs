@@ -21,8 +21,9 @@ fn a_hundred_kilometres_are_a_millisecond_more_for_the_log_and_nothing_for_reads
         answer("[array.remote_copy]\ndistance_km = 100\nlink = \"fc-8g\"\nwhen_link_lost = \"stall\"", "");
     let log_ms = [&near, &far].map(|answer| whole(answer, LogWrite).latency_ms);
     let read_ms = [&near, &far].map(|answer| whole(answer, TransactionalRead).latency_ms);
-    // A little less, as slower users wait less for each other.
-    assert!((0.7..1.05).contains(&(log_ms[1] - log_ms[0])), "log writes: {log_ms:?} ms");
+    // A little less, as slower users wait less for each other; a little more, as a log write waits now and then behind
+    // a write of the flush map, which goes the distance, too.
+    assert!((0.7..1.15).contains(&(log_ms[1] - log_ms[0])), "log writes: {log_ms:?} ms");
     // A millisecond more would be a tenth; some 2,000 reads of each scatter by a few hundredths.
     assert!((0.9..1.05).contains(&(read_ms[1] / read_ms[0])), "reads: {read_ms:?} ms");
 }

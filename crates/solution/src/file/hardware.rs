@@ -148,6 +148,21 @@ pub enum Raid {
 }
 
 impl Raid {
+    /// The protection as people read it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Raid::Jbod => "single disks",
+            Raid::Raid0 => "RAID 0",
+            Raid::Raid1 => "RAID 1",
+            Raid::Raid10 => "RAID 10",
+            Raid::Raid5 => "RAID 5",
+            Raid::Raid6 => "RAID 6",
+            Raid::TripleParity => "triple parity",
+            Raid::Replica2 => "two copies on different nodes",
+            Raid::Replica3 => "three copies on different nodes",
+        }
+    }
+
     /// What a set of so many disks lacks; `None` when it can be made.
     pub fn lacks(self, disks: u32) -> Option<String> {
         let least = match self {

@@ -22,12 +22,22 @@ pub struct Qualification {
     pub stress_window_s: Option<f64>,
     /// Least size of the databases, as a multiple of their cache.
     pub cache_ratio: Option<f64>,
+    /// Least size of a database, in percent of the planned one.
+    pub database_size_percent: Option<f64>,
+    /// Least closed logs that a log checksum verifies, per instance.
+    pub verified_logs: Option<f64>,
+    /// Least logs that a soft recovery replays, per instance.
+    pub recovered_logs: Option<f64>,
     /// Least share of the caches that is filled when the window opens, in percent.
     pub cache_filled_percent: Option<f64>,
     /// Least share of the databases that background maintenance reads, in percent.
     pub maintained_percent: Option<f64>,
     /// Least share of the hosts whose kernel log is read throughout the run, in percent.
     pub kernel_log_percent: Option<f64>,
+    /// Least transactional I/O of the slowest host, of the fastest host with equal databases, in percent.
+    pub equal_hosts_percent: Option<f64>,
+    /// Most of the window for which the load generator may be kept from running, in percent.
+    pub starved_percent: Option<f64>,
     /// Least and most database page reads per batch.
     pub reads_per_batch: Option<[f64; 2]>,
     /// Least and most database page writes per batch.
@@ -58,9 +68,14 @@ impl Qualification {
             least("performance_window_s", self.performance_window_s),
             least("stress_window_s", self.stress_window_s),
             least("cache_ratio", self.cache_ratio),
+            least("database_size_percent", self.database_size_percent),
+            least("verified_logs", self.verified_logs),
+            least("recovered_logs", self.recovered_logs),
             least("cache_filled_percent", self.cache_filled_percent),
             least("maintained_percent", self.maintained_percent),
             least("kernel_log_percent", self.kernel_log_percent),
+            least("equal_hosts_percent", self.equal_hosts_percent),
+            most("starved_percent", self.starved_percent),
             both("reads_per_batch", self.reads_per_batch),
             both("writes_per_batch", self.writes_per_batch),
             both("log_writes_per_batch", self.log_writes_per_batch),

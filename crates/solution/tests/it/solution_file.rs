@@ -199,6 +199,23 @@ fn a_fault_that_would_never_happen_is_refused_at_its_line() {
 }
 
 #[test]
+fn window_that_holds_a_batch_or_two_at_the_target_is_refused_at_its_line() {
+    let paced = |iops: f64, seconds: u32, how: &str| {
+        let load = SMALL.replace("target_iops = 100", &format!("target_iops = {iops}\n{how}"));
+        format!("{load}\n[[test]]\nkind = \"performance\"\nduration_s = {seconds}\n")
+    };
+    let (error, place) = refused(&paced(2.0, 30, ""));
+    assert!(error.message.contains("holds 1 of the 10 batches"), "{}", error.message);
+    assert_eq!(
+        (place.as_str(), error.help.as_deref()),
+        ("2", Some("lengthen the window to 205 s, or raise target_iops"))
+    );
+    for enough in [paced(2.0, 205, ""), paced(2.0, 30, "sessions = 4\n")] {
+        assert!(Solution::parse(&enough, "s.toml").is_ok());
+    }
+}
+
+#[test]
 fn a_restore_after_a_test_that_removes_logs_is_refused_at_its_line() {
     let campaign = |kinds: &[&str]| {
         kinds.iter().fold(SMALL.to_owned(), |text, kind| format!("{text}\n[[test]]\nkind = \"{kind}\"\n"))

@@ -17,6 +17,7 @@ const CLASSES: [(IoClass, f64, u64, f64, bool); 6] = [
 #[derive(Default)]
 struct Judged {
     reads: IoTotals,
+    /// Of the first host.
     transactional: u64,
 }
 
@@ -160,7 +161,8 @@ impl Generator<'_> {
             if class == IoClass::TransactionalRead {
                 judged.reads.add(io);
             }
-            if class == IoClass::TransactionalRead || class == IoClass::TransactionalWrite {
+            let is_transactional = [IoClass::TransactionalRead, IoClass::TransactionalWrite].contains(&class);
+            if is_transactional && origin.host == self.host(0) {
                 judged.transactional += count;
             }
             hosts.add(&origin.host, class, io);
@@ -222,6 +224,9 @@ impl Generator<'_> {
                 (Counter::HostCpuBusyNs, busy + length_s * 90_000_000),
                 (Counter::HostCpuAvailableNs, length_s * 2_000_000_000),
                 (Counter::HostMemoryAvailableBytes, (21 << 30) - sample),
+                (Counter::HostCpuStolenNs, 0),
+                (Counter::HostCpuPressureNs, length_s * 20_000_000),
+                (Counter::LateNs, length_s * 1_000_000),
             ] {
                 self.counter(moment, host.clone(), counter, value)?;
             }
@@ -248,7 +253,7 @@ impl Generator<'_> {
                 "achieved_iops",
                 "achieved transactional I/O per second reach the target",
                 iops,
-                test.target_iops,
+                test.target_iops.map(|all| all / f64::from(self.shape.hosts)),
                 Comparison::AtLeast,
                 "1/s",
             ),

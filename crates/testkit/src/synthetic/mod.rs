@@ -152,6 +152,7 @@ impl Generator<'_> {
             failure: Some("Site A".to_owned()),
             hosts: (0..self.shape.hosts).map(|n| self.host_name(n)).collect(),
             tests: results::grade::TESTS.map(str::to_owned).to_vec(),
+            ..Claim::default()
         };
         self.to.record(claim.into())?;
         for n in 0..self.shape.hosts {
@@ -368,7 +369,15 @@ impl Generator<'_> {
                 self.to.record(row.into())?;
             }
             let elapsed_ms = 3_688 * 500 / 1_000;
-            self.to.record(Recovery { test: test.ordinal, origin, logs: 500, elapsed_ms }.into())?;
+            let work = RecoveryWork {
+                page_changes: 1_200_000,
+                pages_repaired: 3,
+                transactions_undone: 12,
+                branches: [("transaction_undone".to_owned(), 12)].into(),
+                ..RecoveryWork::default()
+            };
+            let row = Recovery { test: test.ordinal, origin, logs: 500, elapsed_ms, work: Some(work) };
+            self.to.record(row.into())?;
         }
         self.storage_parts(test.ordinal)?;
         self.now_ms += 4_000;

@@ -29,9 +29,9 @@ use world::{CodecMaker, PageCodec, TemplatePages};
 
 use crate::payload::VERSION_MAX;
 use crate::schema::Entry;
-use crate::template::TemplateDatabase;
 use crate::template::edits::{KIND_EDITS, KIND_IMAGE, edited_dbtime};
-use crate::varint::{put_varint, take_varint};
+use crate::template::{TemplateDatabase, is_same_unsealed};
+use btree::{put_int, take_int};
 use find::Finder;
 use patch::{apply_patches, least_plain_bytes, put_patches, put_patches_within};
 use tags::{TAG_BYTES, TAG_COUNT, Tag, Tags, put_tag};
@@ -219,7 +219,7 @@ impl DatabaseCodec {
                 let (flags, after) = rest.split_first()?;
                 rest = after;
                 let mut painter = Painter::new(self, &scratch.template, page, Vec::new());
-                for _ in 0..take_varint(&mut rest)? {
+                for _ in 0..take_int(&mut rest)? {
                     let piece = painter.take_piece(&mut rest)?;
                     painter.paint(piece)?;
                     if let Piece::Raw { tag } = piece {
@@ -261,7 +261,7 @@ impl DatabaseCodec {
         out.push(KIND_NODES);
         let flags_at = out.len();
         out.push(0);
-        put_varint(out, pieces.len() as u64);
+        put_int(out, pieces.len() as u64);
         let mut painter = Painter::new(self, template, canvas, settled);
         for piece in pieces {
             painter.put_piece(piece, out);
@@ -320,13 +320,6 @@ fn put_plain_if_shorter(page: &[u8], start: usize, scratch: &mut Scratch, out: &
         out.truncate(start);
         out.extend_from_slice(&plain);
     }
-}
-
-/// Whether two pages differ in their checksums at most.
-fn is_same_unsealed(a: &[u8], b: &[u8]) -> bool {
-    // The header has the counter of modifications, which tells nearly all changed pages.
-    let rest = if a.len() <= 8192 { 8 } else { 64 };
-    a[8..40] == b[8..40] && a[rest..] == b[rest..]
 }
 
 /// Where checksums stand, and what is there.
@@ -507,13 +500,13 @@ impl<'a> Painter<'a> {
                 &[op::ENTRIES + kind, place(at), id, u64::from(version), count as u64, u64::from(flags)]
             }
         };
-        numbers.iter().for_each(|number| put_varint(out, *number));
+        numbers.iter().for_each(|number| put_int(out, *number));
     }
 
     /// Reads a piece, the bytes of a raw node not included.
     fn take_piece(&self, from: &mut &[u8]) -> Option<Piece> {
-        let op = take_varint(from)?;
-        let mut size = || usize::try_from(take_varint(from)?).ok();
+        let op = take_int(from)?;
+        let mut size = || usize::try_from(take_int(from)?).ok();
         if op == op::IMAGE_IN_PLACE {
             let (from, count) = (size()?, size()?);
             return Some(Piece::Template { from, count, at: self.template_tags.get(from)?.start });

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::varint::{put_varint, take_varint};
+use btree::{put_int, take_int};
 
 /// Equal bytes that are not worth ending a piece for.
 const BRIDGE_BYTES: usize = 4;
@@ -44,8 +44,8 @@ pub fn put_patches_within(
         let mut at = start;
         while at < end {
             let (len, fill) = piece(&wanted[at..end]);
-            put_varint(out, (at - done) as u64);
-            put_varint(out, (len as u64) << 1 | u64::from(fill));
+            put_int(out, (at - done) as u64);
+            put_int(out, (len as u64) << 1 | u64::from(fill));
             out.extend_from_slice(&wanted[at..at + if fill { 1 } else { len }]);
             at += len;
             done = at;
@@ -61,8 +61,8 @@ pub fn put_patches_within(
 pub fn apply_patches(mut patches: &[u8], page: &mut [u8]) -> Option<()> {
     let mut at = 0usize;
     while !patches.is_empty() {
-        at = at.checked_add(usize::try_from(take_varint(&mut patches)?).ok()?)?;
-        let word = take_varint(&mut patches)?;
+        at = at.checked_add(usize::try_from(take_int(&mut patches)?).ok()?)?;
+        let word = take_int(&mut patches)?;
         let len = usize::try_from(word >> 1).ok()?;
         let target = page.get_mut(at..at.checked_add(len)?)?;
         if word & 1 == 1 {

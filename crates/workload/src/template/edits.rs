@@ -11,7 +11,7 @@ use btree::{PageOp, SparsePage};
 use super::TemplateDatabase;
 use crate::payload::VERSION_MAX;
 use crate::schema::Entry;
-use crate::varint::{put_varint, take_varint};
+use btree::{put_int, take_int};
 
 /// First byte of an encoding: the template page as it is.
 pub(crate) const KIND_IMAGE: u8 = 0;
@@ -48,9 +48,9 @@ impl TemplateDatabase {
             return;
         }
         out.push(KIND_EDITS);
-        put_varint(out, page.outline().dbtime);
-        put_varint(out, page.flush_type().into());
-        put_varint(out, page.ops().len() as u64);
+        put_int(out, page.outline().dbtime);
+        put_int(out, page.flush_type().into());
+        put_int(out, page.ops().len() as u64);
         page.ops().iter().for_each(|op| self.put_op(page.outline().objid, op, out));
     }
 
@@ -59,7 +59,7 @@ impl TemplateDatabase {
         let tree = self.tree_of(objid);
         let mut put = |kind: u8, numbers: &[u64]| {
             out.push(kind);
-            numbers.iter().for_each(|number| put_varint(out, *number));
+            numbers.iter().for_each(|number| put_int(out, *number));
         };
         let entry_numbers =
             |entry: Entry| [entry.kind() as u64, entry.id().into(), entry.version().unwrap_or(0).into()];
@@ -68,7 +68,7 @@ impl TemplateDatabase {
                 let head = [u64::from(*slot), u64::from(*flags)];
                 if let Some(entry) = tree.and_then(|tree| schema.verify(tree, key, data)) {
                     put(op::INSERT_ENTRY, &head);
-                    entry_numbers(entry).iter().for_each(|number| put_varint(out, *number));
+                    entry_numbers(entry).iter().for_each(|number| put_int(out, *number));
                 } else {
                     put(op::INSERT, &head);
                     put_piece(key, out);
@@ -79,7 +79,7 @@ impl TemplateDatabase {
             PageOp::Replace { slot, data } => {
                 if let Some(entry) = tree.and_then(|tree| schema.entry_of_data(tree, data)) {
                     put(op::REPLACE_ENTRY, &[u64::from(*slot)]);
-                    entry_numbers(entry).iter().for_each(|number| put_varint(out, *number));
+                    entry_numbers(entry).iter().for_each(|number| put_int(out, *number));
                 } else {
                     put(op::REPLACE, &[u64::from(*slot)]);
                     put_piece(data, out);
@@ -99,9 +99,9 @@ impl TemplateDatabase {
         let dbtime = edited_dbtime(encoded)?;
         let from = &mut encoded;
         *from = &from[1..];
-        take_varint(from)?;
-        let flush_type = u32::try_from(take_varint(from)?).ok().filter(|flush_type| *flush_type <= 3)?;
-        let count = take_varint(from)?;
+        take_int(from)?;
+        let flush_type = u32::try_from(take_int(from)?).ok().filter(|flush_type| *flush_type <= 3)?;
+        let count = take_int(from)?;
         let mut ops = Vec::new();
         for _ in 0..count {
             ops.push(self.take_op(from)?);
@@ -114,9 +114,9 @@ impl TemplateDatabase {
         let (kind, rest) = from.split_first()?;
         *from = rest;
         let schema = self.schema();
-        let slot = |from: &mut &[u8]| u16::try_from(take_varint(from)?).ok();
-        let flags = |from: &mut &[u8]| u8::try_from(take_varint(from)?).ok().filter(|flags| *flags < 8);
-        let pgno = |from: &mut &[u8]| u32::try_from(take_varint(from)?).ok();
+        let slot = |from: &mut &[u8]| u16::try_from(take_int(from)?).ok();
+        let flags = |from: &mut &[u8]| u8::try_from(take_int(from)?).ok().filter(|flags| *flags < 8);
+        let pgno = |from: &mut &[u8]| u32::try_from(take_int(from)?).ok();
         Some(match *kind {
             op::INSERT => PageOp::Insert {
                 slot: slot(from)?,
@@ -145,23 +145,23 @@ impl TemplateDatabase {
 /// The dbtime of a page that is encoded as its edits.
 pub(crate) fn edited_dbtime(encoded: &[u8]) -> Option<u64> {
     let (kind, mut rest) = encoded.split_first()?;
-    if *kind == KIND_EDITS { take_varint(&mut rest) } else { None }
+    if *kind == KIND_EDITS { take_int(&mut rest) } else { None }
 }
 
 fn take_entry(from: &mut &[u8]) -> Option<Entry> {
-    let kind = usize::try_from(take_varint(from)?).ok()?;
-    let id = u32::try_from(take_varint(from)?).ok().filter(|id| *id > 0)?;
-    let version = u32::try_from(take_varint(from)?).ok().filter(|version| *version <= VERSION_MAX)?;
+    let kind = usize::try_from(take_int(from)?).ok()?;
+    let id = u32::try_from(take_int(from)?).ok().filter(|id| *id > 0)?;
+    let version = u32::try_from(take_int(from)?).ok().filter(|version| *version <= VERSION_MAX)?;
     Entry::of_kind(kind, id, version)
 }
 
 fn put_piece(bytes: &[u8], out: &mut Vec<u8>) {
-    put_varint(out, bytes.len() as u64);
+    put_int(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 fn take_piece<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let len = usize::try_from(take_varint(from)?).ok()?;
+    let len = usize::try_from(take_int(from)?).ok()?;
     let (piece, rest) = from.split_at_checked(len)?;
     *from = rest;
     Some(piece)

@@ -1,6 +1,6 @@
 //! Predicts page reads and writes per batch from the schema alone: page numbers, a cache, a checkpoint; no engine.
 //!
-//! `cargo test -p workload --test databases load_shape:: -- --nocapture` prints the table of docs/schema.md.
+//! `cargo test -p workload --test databases load_shape:: -- --nocapture` prints the figures of docs/schema.md.
 
 use std::collections::{BTreeSet, VecDeque};
 

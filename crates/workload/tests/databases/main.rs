@@ -11,3 +11,4 @@ mod power_cuts;
 mod readers;
 mod sparse;
 mod template;
+mod verified;

@@ -169,6 +169,9 @@ pub struct Campaign {
     /// What the databases hold.
     pub rows: Rows,
     first_version: u32,
+    /// A passive copy has replayed logs into the databases. It keeps no flush map, so the next
+    /// instance begins one anew.
+    has_followed: bool,
     pub totals: Totals,
 }
 
@@ -190,6 +193,7 @@ impl Campaign {
             rows: databases.initial_rows(),
             databases,
             first_version: 1,
+            has_followed: false,
             totals: Totals::default(),
         }
     }
@@ -199,6 +203,7 @@ impl Campaign {
     }
 
     pub fn task(&mut self, mode: Mode) -> ChildTask {
+        self.has_followed |= mode == Mode::Follow;
         let disk = ShadowOptions {
             seed: self.random.next_u64(),
             torn_sync: self.below(4) > 0,
@@ -346,6 +351,9 @@ impl Campaign {
         let plain = self.below(4) == 0;
         let (report, generation) = open_and_close(&self.databases, plain)?;
         self.totals.log_generations = self.totals.log_generations.max(generation.into());
+        for database in self.databases.config().databases {
+            check_map(Path::new(&database.path), self.page_bytes, self.has_followed)?;
+        }
         Ok(report)
     }
 
@@ -427,6 +435,16 @@ fn edb_header(path: &Path, page_bytes: u32) -> Option<edb::header::DatabaseHeade
     let bytes = std::fs::read(path).unwrap();
     let mut copies = bytes.chunks_exact(page_bytes as usize).take(2);
     copies.find_map(|page| edb::header::DatabaseHeader::parse(page).ok())
+}
+
+/// The flush map of a closed database is there and fits it. Only behind a passive copy was it begun anew.
+#[allow(clippy::disallowed_methods, reason = "reads the map without the engine")]
+fn check_map(path: &Path, page_bytes: u32, has_followed: bool) -> Result<(), String> {
+    let header = edb_header(path, page_bytes).expect("a closed database has a header");
+    let file = std::fs::read(path.with_extension("jfm")).ok();
+    let map = edb::flush_map::ClosedMap::new(file.as_deref(), &header);
+    let lost = map.damage.as_deref().or(map.unseen.filter(|_| file.is_none() || !has_followed));
+    lost.map_or(Ok(()), |what| Err(format!("{}: {what}", path.display())))
 }
 
 fn open_and_close(databases: &Databases, plain: bool) -> Result<(RecoveryReport, u32), String> {

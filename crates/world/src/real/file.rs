@@ -4,14 +4,12 @@
 //! thread, which costs more than the call. So these calls are made at once, on the thread that wants them.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
-use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use compio::BufResult;
-use compio::buf::{IntoInner, IoBuf, IoBufMut, IoVectoredBuf, IoVectoredBufMut, SetLen};
+use compio::buf::IntoInner;
 use compio::driver::op::{AsyncifyFd, ReadAt, ReadVectoredAt, Sync, WriteAt, WriteVectoredAt};
 use compio::driver::{OpCode, SharedFd};
 use rustix::fs::{FallocateFlags, fallocate, fstatfs};
@@ -21,10 +19,8 @@ use super::failure::failed;
 use super::ops::{Ops, give_way};
 use super::registered::InSlot;
 use super::shared::Counters;
-use crate::{Bufs, Error, ErrorKind, HostFile, LocalFuture, PageBuf, PageCodec, Result, TemplatePages};
-
-/// The kernel takes at most this many buffers in one call (IOV_MAX).
-const BUFS_PER_CALL_MAX: usize = 1024;
+use super::transfer::{Direction, Many, Stretch};
+use crate::{Bufs, Error, HostFile, LocalFuture, PageBuf, PageCodec, Result, TemplatePages};
 
 /// An open file.
 pub(super) struct RealFile(Rc<OpenFile>);
@@ -42,34 +38,15 @@ impl RealFile {
         let in_memory = is_in_memory(&file);
         RealFile(Rc::new(OpenFile { fd: SharedFd::new(file), path, in_memory, ops, counters }))
     }
+
+    pub fn is_in_memory(&self) -> bool {
+        self.0.in_memory
+    }
 }
 
 fn is_in_memory(file: &std::fs::File) -> bool {
     // The number has another type with each libc; the magic fits into 32 bits.
     fstatfs(file).is_ok_and(|of| of.f_type as u64 == libc::TMPFS_MAGIC as u64)
-}
-
-/// Which way bytes move.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
-    Read,
-    Write,
-}
-
-impl Direction {
-    fn verb(self) -> &'static str {
-        match self {
-            Direction::Read => "read",
-            Direction::Write => "write",
-        }
-    }
-
-    fn short(self) -> ErrorKind {
-        match self {
-            Direction::Read => ErrorKind::ShortRead,
-            Direction::Write => ErrorKind::ShortWrite,
-        }
-    }
 }
 
 impl OpenFile {
@@ -245,70 +222,4 @@ fn resize(file: &std::fs::File, bytes: u64) -> io::Result<()> {
             Err(cause.into())
         }
     }
-}
-
-/// Buffers that lie side by side in memory, of which the first `done` bytes have been transferred.
-pub(super) struct Stretch {
-    bufs: Bufs,
-    memory: NonNull<[u8]>,
-    done: usize,
-}
-
-impl IoBuf for Stretch {
-    fn as_init(&self) -> &[u8] {
-        // SAFETY: the memory of the buffers, which are ours.
-        unsafe { &self.memory.as_ref()[self.done..] }
-    }
-}
-
-impl SetLen for Stretch {
-    // SAFETY: a page buffer is initialised from the start and its length never changes: there is nothing to do.
-    unsafe fn set_len(&mut self, _: usize) {}
-}
-
-impl IoBufMut for Stretch {
-    fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
-        // SAFETY: as above.
-        uninit(unsafe { &mut self.memory.as_mut()[self.done..] })
-    }
-}
-
-/// Consecutive buffers of which the first `done` bytes have been transferred.
-struct Many {
-    bufs: Bufs,
-    done: usize,
-}
-
-impl IoVectoredBuf for Many {
-    fn iter_slice(&self) -> impl Iterator<Item = &[u8]> {
-        let mut skip = self.done;
-        let rest = self.bufs.iter().filter_map(move |buf| {
-            let skipped = skip.min(buf.len());
-            skip -= skipped;
-            (skipped < buf.len()).then(|| &buf.as_slice()[skipped..])
-        });
-        rest.take(BUFS_PER_CALL_MAX)
-    }
-}
-
-impl SetLen for Many {
-    // SAFETY: as for `Stretch`.
-    unsafe fn set_len(&mut self, _: usize) {}
-}
-
-impl IoVectoredBufMut for Many {
-    fn iter_uninit_slice(&mut self) -> impl Iterator<Item = &mut [MaybeUninit<u8>]> {
-        let mut skip = self.done;
-        let rest = self.bufs.iter_mut().filter_map(move |buf| {
-            let skipped = skip.min(buf.len());
-            skip -= skipped;
-            (skipped < buf.len()).then(|| uninit(&mut buf.as_read_target()[skipped..]))
-        });
-        rest.take(BUFS_PER_CALL_MAX)
-    }
-}
-
-fn uninit(bytes: &mut [u8]) -> &mut [MaybeUninit<u8>] {
-    // SAFETY: same layout; compio's contract for `as_uninit` is that only initialised bytes are ever written to it.
-    unsafe { &mut *(bytes as *mut [u8] as *mut [MaybeUninit<u8>]) }
 }

@@ -16,7 +16,7 @@ use super::file::RealFile;
 use super::names;
 use super::ops::{Ops, give_way};
 use super::shared::{Counters, Run};
-use super::usage;
+use super::usage::{self, clock};
 use crate::{
     Entry, Host, HostConnection, HostFile, HostListener, HostUsage, IoTotals, Lapse, LocalFuture, OpenMode,
     Result, ShardStart, Time, WallClock, Work,
@@ -64,6 +64,11 @@ fn seed() -> io::Result<[u8; 32]> {
 impl Host for RealHost {
     fn now(&self) -> Time {
         Time { ns: self.run.started.elapsed().as_nanos() as u64 }
+    }
+
+    fn boot_time(&self) -> Time {
+        let since_start = clock(ClockId::Boottime).saturating_sub(self.run.started_boot_time);
+        Time { ns: since_start.as_nanos() as u64 }
     }
 
     fn wall_clock(&self) -> WallClock {
@@ -116,8 +121,14 @@ impl Host for RealHost {
         let direct = self.run.config.direct;
         let opened = self.blocking(path, move |path| names::open(path, mode, direct));
         let (path, ops, counters) = (path.to_owned(), self.ops.clone(), self.counters.clone());
+        let run = self.run.clone();
         Box::pin(async move {
-            let file: Rc<dyn HostFile> = Rc::new(RealFile::new(opened.await?, path, ops, counters));
+            let file = RealFile::new(opened.await?, path, ops, counters);
+            run.modes.files.add();
+            if file.is_in_memory() {
+                run.modes.files_in_memory.add();
+            }
+            let file: Rc<dyn HostFile> = Rc::new(file);
             Ok(file)
         })
     }
@@ -166,7 +177,7 @@ impl Host for RealHost {
     fn describe(&self) -> String {
         let mode =
             if self.run.config.direct { "direct (O_DIRECT)" } else { "buffered (through the page cache)" };
-        format!("{}, {mode}{}", self.driver, self.ops.registered.describe())
+        format!("{}, {mode}{}", self.driver, self.run.modes.describe())
     }
 
     fn thread_cpu(&self) -> Option<Duration> {
@@ -174,7 +185,7 @@ impl Host for RealHost {
     }
 
     fn host_usage(&self) -> Option<HostUsage> {
-        usage::of_host()
+        usage::of_host(self.run.clocks.late())
     }
 
     fn lapses(&self) -> Vec<Lapse> {

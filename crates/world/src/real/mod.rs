@@ -20,6 +20,8 @@ pub mod durable_shadow;
 mod failure;
 mod file;
 mod host;
+mod lock;
+mod modes;
 mod names;
 mod net;
 mod ops;
@@ -27,6 +29,7 @@ mod pulse;
 mod registered;
 mod shard;
 mod shared;
+mod transfer;
 mod usage;
 
 use std::future::Future;

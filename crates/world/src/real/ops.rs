@@ -35,8 +35,10 @@ pub(super) struct Ops {
     in_flight: Cell<usize>,
     /// Set when the thread ends: what has been submitted completes, nothing new starts.
     closing: Cell<bool>,
-    /// Operations whose futures were dropped before they completed.
+    /// Operations whose futures were dropped before they completed. Polled by the main future.
     orphans: RefCell<Vec<LocalFuture<'static, ()>>>,
+    /// Wakes the main future.
+    main: RefCell<Waker>,
     /// Waits for the last operation, which may be one of a task: the executor sleeps once that task has run.
     closer: RefCell<Option<Waker>>,
 }
@@ -50,6 +52,7 @@ impl Ops {
             in_flight: Cell::default(),
             closing: Cell::default(),
             orphans: RefCell::default(),
+            main: RefCell::new(Waker::noop().clone()),
             closer: RefCell::default(),
         }
     }
@@ -59,6 +62,12 @@ impl Ops {
         let mut main = std::pin::pin!(main);
         std::future::poll_fn(|cx| {
             self.handed_over.set(Instant::now());
+            if !self.main.borrow().will_wake(cx.waker()) {
+                self.main.replace(cx.waker().clone());
+            }
+            if !self.orphans.borrow().is_empty() {
+                self.poll_orphans(cx);
+            }
             main.as_mut().poll(cx)
         })
         .await
@@ -200,7 +209,8 @@ impl<T: OpCode + 'static> Drop for InFlight<T> {
         }
         // Dropping `submit` would cancel the operation and let the driver end before the kernel is done with it.
         let ops = self.ops.clone();
-        self.ops.poll_orphans(&mut Context::from_waker(Waker::noop()));
+        // The next turn polls it, and each turn from then on that one of its events causes.
+        self.ops.main.borrow().wake_by_ref();
         self.ops.orphans.borrow_mut().push(Box::pin(async move {
             let _ = submit.await;
             ops.completed();

@@ -7,24 +7,33 @@
 //! set, and no library between the program and the kernel moves it. The thread waits with a relative timeout of the
 //! kernel, so a clock that goes back does not keep it waiting.
 //!
-//! Limits: Linux. Stops up to [`LAPSE_MIN`] and jumps up to [`JUMP_MIN`] are not seen. Without `/proc/uptime` a
+//! The thread wakes every [`STEP`]. The time by which it wakes too late adds up: in that time the program was stopped,
+//! or got no processor.
+//!
+//! Limits: Linux. Single stops up to [`LAPSE_MIN`] and jumps up to [`JUMP_MIN`] are not seen. Without `/proc/uptime` a
 //! clock that jumps ahead looks like a stop. A fault that moves every clock of the kernel together looks like a
 //! stop, too.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use rustix::time::ClockId;
 
-use super::shared::lock;
+use super::lock::lock;
 use super::usage::clock;
 use crate::{LAPSE_MIN, Lapse, LapseKind, Time};
 
-/// Time between two beats.
+/// Time between two wake-ups of the thread.
+const STEP: Duration = Duration::from_millis(25);
+/// Time between two comparisons of the clocks.
 const BEAT: Duration = Duration::from_millis(250);
+const STEPS_OF_A_BEAT: u32 = (BEAT.as_millis() / STEP.as_millis()) as u32;
+/// A wake-up may come later by this much and is not late: the kernel joins timers.
+const SLACK: Duration = Duration::from_millis(1);
 /// Two clocks that differ by more than this over one beat have not measured the same time.
 const JUMP_MIN: Duration = Duration::from_millis(500);
 /// A reading of all clocks that took longer than this is taken again: the thread was interrupted in it.
@@ -43,10 +52,20 @@ impl Pulse {
     /// Has the clocks compared a few times a second, until it is dropped.
     pub fn start(clocks: Arc<Clocks>) -> std::io::Result<Pulse> {
         let (line, mut end) = UnixStream::pair()?;
-        end.set_read_timeout(Some(BEAT))?;
+        end.set_read_timeout(Some(STEP))?;
         let beat = move || {
-            while lasts(&mut end) {
-                clocks.compare();
+            let mut woken_ns = monotonic_ns();
+            // Steps are counted: a clock that goes back would put the next beat off.
+            for step in 1u32.. {
+                if !lasts(&mut end) {
+                    return;
+                }
+                let now_ns = monotonic_ns();
+                clocks.woke_after(now_ns - woken_ns);
+                woken_ns = now_ns;
+                if step.is_multiple_of(STEPS_OF_A_BEAT) {
+                    clocks.compare();
+                }
             }
         };
         let thread = std::thread::Builder::new().name("pulse".into()).spawn(beat)?;
@@ -63,17 +82,24 @@ impl Drop for Pulse {
     }
 }
 
-/// Waits for a beat; false once the other end of the line is gone.
+/// Waits for a step; false once the other end of the line is gone. A program that is stopped and goes on is interrupted
+/// in it.
 fn lasts(end: &mut UnixStream) -> bool {
-    // Nobody ever sends anything.
-    let waited = end.read_exact(&mut [0]).map_err(|error| error.kind());
-    matches!(waited, Err(ErrorKind::WouldBlock | ErrorKind::TimedOut))
+    // Nothing is ever sent.
+    let waited = end.read(&mut [0]).map_err(|error| error.kind());
+    matches!(waited, Err(ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted))
+}
+
+/// How much too late a wake-up comes that follows another one after so long.
+fn late_ns(after_ns: i64) -> u64 {
+    (after_ns - (STEP + SLACK).as_nanos() as i64).max(0) as u64
 }
 
 /// The clocks of a run, and what they have shown.
 pub(super) struct Clocks {
     first: Reading,
     seen: Mutex<Seen>,
+    late_ns: AtomicU64,
 }
 
 struct Seen {
@@ -88,7 +114,17 @@ impl Clocks {
     pub fn new(jumped: impl FnOnce(Lapse, Time) + Send + 'static) -> Clocks {
         let first = Reading::take();
         let seen = Seen { last: first, jumped: Some(Box::new(jumped)), lapses: Vec::new() };
-        Clocks { first, seen: Mutex::new(seen) }
+        Clocks { first, seen: Mutex::new(seen), late_ns: AtomicU64::new(0) }
+    }
+
+    /// The thread has woken, so long after it woke before.
+    fn woke_after(&self, after_ns: i64) {
+        self.late_ns.fetch_add(late_ns(after_ns), Ordering::Relaxed);
+    }
+
+    /// All time since the start by which the thread woke too late.
+    pub fn late(&self) -> Duration {
+        Duration::from_nanos(self.late_ns.load(Ordering::Relaxed))
     }
 
     /// What was found since this was last called, up to now.
@@ -226,6 +262,18 @@ mod tests {
             "stopped, then set"
         );
         assert_eq!(found(700, Some(250), 700), [], "a difference below the bound is no jump");
+    }
+
+    /// 100 wake-ups of a program that is stopped for 90 ms of every 100 ms, and of one that is not.
+    #[test]
+    fn short_stops_add_up_and_the_slack_of_timers_does_not() {
+        let late = |after_ms: f64| {
+            let clocks = Clocks::new(|lapse, _| panic!("{lapse:?}"));
+            (0..100).for_each(|_| clocks.woke_after((after_ms * 1e6) as i64));
+            clocks.late()
+        };
+        assert_eq!(late(100.0), Duration::from_millis(7_400));
+        assert_eq!((late(20.1), late(10.0)), (Duration::ZERO, Duration::ZERO));
     }
 
     #[test]

@@ -13,13 +13,15 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 use std::task::Poll;
 
 use compio::buf::{IntoInner, IoBuf, IoBufMut};
 use compio::driver::{Decision, IourOpCode, OpEntry, PollOpCode, SharedFd};
 use io_uring::{opcode, types};
 
-use super::file::{Direction, Stretch};
+use super::modes::Modes;
+use super::transfer::{Direction, Stretch};
 use crate::PageBuf;
 use crate::fixed_hash::FixedHashMap;
 use crate::memory::SLAB_BYTES;
@@ -55,17 +57,11 @@ struct Update {
     reserved2: u32,
 }
 
-#[derive(Clone, Copy)]
-enum State {
-    NoRing,
-    /// An older kernel, or a sandbox.
-    Refused,
-    Open(RawFd),
-}
-
 /// The slabs that a ring knows.
 pub(super) struct Registered {
-    state: State,
+    /// The ring, if it takes buffers. An older kernel, or a sandbox, refuses that.
+    ring: Option<RawFd>,
+    modes: Arc<Modes>,
     /// By address. `None` for a slab that the kernel has refused.
     slots: RefCell<FixedHashMap<usize, Option<u16>>>,
     used: Cell<u32>,
@@ -73,35 +69,25 @@ pub(super) struct Registered {
 
 impl Registered {
     /// Makes room in this ring, if it is one and the kernel has the call (Linux 5.19).
-    pub fn new(ring: Option<RawFd>) -> Registered {
+    pub fn new(ring: Option<RawFd>, modes: Arc<Modes>) -> Registered {
         let room = Register { count: SLABS_MAX, flags: REGISTER_SPARSE, ..Register::default() };
-        let state = match ring {
-            None => State::NoRing,
-            Some(ring) => match register(ring, REGISTER_BUFFERS2, &room, size_of::<Register>()) {
-                Ok(()) => State::Open(ring),
-                Err(_) => State::Refused,
-            },
-        };
-        Registered { state, slots: RefCell::default(), used: Cell::new(0) }
-    }
-
-    /// What a report says of it, behind how files are opened.
-    pub fn describe(&self) -> &'static str {
-        match self.state {
-            State::NoRing => "",
-            State::Refused => ", buffers not registered (the kernel refuses it)",
-            State::Open(_) => ", registered buffers",
+        let has_room =
+            |ring: &RawFd| register(*ring, REGISTER_BUFFERS2, &room, size_of::<Register>()).is_ok();
+        let taking = ring.filter(has_room);
+        if ring.is_some() && taking.is_none() {
+            modes.rings_without_buffers.add();
         }
+        Registered { ring: taking, modes, slots: RefCell::default(), used: Cell::new(0) }
     }
 
     /// Where the kernel knows the memory of this buffer; made known now if it is not yet.
     pub fn slot(&self, buf: &PageBuf) -> Option<u16> {
-        let State::Open(ring) = self.state else { return None };
-        let slab = buf.slab()?;
+        let (ring, slab) = (self.ring?, buf.slab()?);
         *self.slots.borrow_mut().entry(slab).or_insert_with(|| self.add(ring, slab))
     }
 
     fn add(&self, ring: RawFd, slab: usize) -> Option<u16> {
+        self.modes.slabs.add();
         let slot = self.used.get();
         if slot == SLABS_MAX {
             return None;
@@ -110,6 +96,7 @@ impl Registered {
         let update = Update { offset: slot, data: memory.as_ptr() as u64, count: 1, ..Update::default() };
         register(ring, REGISTER_BUFFERS_UPDATE, &update, size_of::<Update>()).ok()?;
         self.used.set(slot + 1);
+        self.modes.slabs_registered.add();
         Some(slot as u16)
     }
 }

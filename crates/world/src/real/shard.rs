@@ -83,8 +83,10 @@ impl Thread {
         take_slabs_from(Some(run.slabs.clone()));
         let runtime = runtime(run.config.driver)?;
         let ring = runtime.driver_type().is_iouring().then(|| runtime.as_raw_fd());
-        let driver = if ring.is_some() { "io_uring" } else { "polling" };
-        let ops = Rc::new(Ops::new(run.cores, Registered::new(ring)));
+        let (driver, threads) =
+            if ring.is_some() { ("io_uring", &run.modes.rings) } else { ("polling", &run.modes.pollers) };
+        threads.add();
+        let ops = Rc::new(Ops::new(run.cores, Registered::new(ring, run.modes.clone())));
         let world = World::new(Rc::new(RealHost::new(run, &ops, driver)?));
         Ok(Thread { runtime, ops, world })
     }

@@ -6,17 +6,21 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_util::FutureExt;
 use futures_util::task::AtomicWaker;
+use rustix::time::ClockId;
 
 use super::cores::Cores;
+use super::lock::lock;
+use super::modes::Modes;
 use super::pulse::Clocks;
+use super::usage::clock;
 use crate::memory::slab_stock;
 use crate::stock::Stock;
 use crate::{Error, IoTotals, LocalFuture, ShardStart};
@@ -97,6 +101,8 @@ impl Counters {
 pub(super) struct Run {
     pub config: RealConfig,
     pub started: Instant,
+    /// What `CLOCK_BOOTTIME` said then.
+    pub started_boot_time: Duration,
     counters: Mutex<Vec<Arc<Counters>>>,
     shards: Mutex<Shards>,
     pub ending: Arc<Ending>,
@@ -106,6 +112,8 @@ pub(super) struct Run {
     pub cores: Option<Cores>,
     /// Memory for page buffers.
     pub slabs: Arc<Stock>,
+    /// How its threads really work.
+    pub modes: Arc<Modes>,
     /// The life of a shard.
     serve: Serve,
 }
@@ -155,15 +163,24 @@ struct Shard {
 
 impl Run {
     pub fn new(config: RealConfig, clocks: Arc<Clocks>, ending: Arc<Ending>, serve: Serve) -> Run {
+        let cores = Cores::allowed();
+        // The first shard that takes a slab starts the thread, which would stay on that shard's core.
+        let release = move || {
+            if let Some(cores) = cores {
+                let _ = cores.bind_thread();
+            }
+        };
         Run {
             config,
             started: Instant::now(),
+            started_boot_time: clock(ClockId::Boottime),
             counters: Mutex::default(),
             shards: Mutex::new(Shards::Open(BTreeMap::new())),
             clocks,
             ending,
-            cores: Cores::allowed(),
-            slabs: Arc::new(slab_stock()),
+            cores,
+            slabs: Arc::new(slab_stock(release)),
+            modes: Arc::default(),
             serve,
         }
     }
@@ -203,8 +220,10 @@ impl Run {
             let (starts, queue) = unbounded();
             let run = self.clone();
             let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
-                if let Some(core) = run.cores.and_then(|cores| cores.one(index)) {
-                    core.bind_thread();
+                run.modes.shards.add();
+                let core = run.cores.and_then(|cores| cores.of_shard(index, run.config.shards));
+                if core.is_some_and(|core| core.bind_thread()) {
+                    run.modes.shards_bound.add();
                 }
                 let body = AssertUnwindSafe(|| (run.serve)(&run, queue));
                 if let Err(panic) = std::panic::catch_unwind(body) {
@@ -241,9 +260,4 @@ impl Run {
             thread.join().expect("a shard catches its panics");
         }
     }
-}
-
-/// The data behind our locks is whole after every statement, so a panic elsewhere does not spoil it.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

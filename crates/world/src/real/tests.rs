@@ -1,5 +1,8 @@
 //! The promises of the real world, on a temporary directory of a real file system.
 
+mod cores;
+mod modes;
+
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
 use std::io::Write;
@@ -14,7 +17,6 @@ use futures_util::StreamExt;
 use futures_util::future::join;
 use smallvec::smallvec;
 
-use super::cores::Cores;
 use super::{Driver, RealConfig, run};
 use crate::channel::{oneshot, unbounded};
 use crate::{Bufs, Duration, ErrorKind, OpenMode, PageBuf, SECTOR_BYTES, World};
@@ -316,25 +318,6 @@ fn a_shard_does_io_of_its_own_and_the_totals_cover_all_shards() {
     });
 }
 
-#[test]
-fn a_shard_stays_on_one_core_and_its_work_may_use_all() {
-    let cores = || Cores::allowed().expect("the system says").numbers().count();
-    let all = cores();
-    for driver in [Driver::Auto, Driver::Polling] {
-        let seen = run(config(driver), async |world| {
-            let (tell, told) = oneshot::channel();
-            world.spawn_shard(0, move |world| {
-                Box::pin(async move {
-                    let of_work = world.compute(cores).await;
-                    tell.send((cores(), of_work)).unwrap();
-                })
-            });
-            told.await.unwrap()
-        });
-        assert_eq!(seen.unwrap(), (1, all), "{driver:?}");
-    }
-}
-
 /// Says when it is dropped.
 struct Bell(Arc<AtomicBool>);
 
@@ -497,6 +480,35 @@ fn a_wake_up_survives_an_operation_that_goes_out_in_the_middle_of_a_turn() {
     }
 }
 
+/// Files that were removed while this process holds them open, among those in this folder.
+fn removed_but_open(dir: &str) -> usize {
+    let links =
+        std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+    let in_dir =
+        |link: &std::path::PathBuf| link.starts_with(dir) && link.to_string_lossy().ends_with("(deleted)");
+    links.filter(in_dir).count()
+}
+
+/// The space of a file comes back when the last operation on it has completed, not when another one is dropped.
+#[test]
+fn operation_whose_future_is_dropped_lets_its_file_go_when_it_completes() {
+    with_each_driver(async |world, dir| {
+        let path = format!("{dir}/f");
+        let file = world.open(&path, OpenMode::CreateNew).await.unwrap();
+        let mut write = Box::pin(file.write_at(0, room(16)));
+        poll_fn(|cx| Poll::Ready(write.as_mut().poll(cx).is_ready())).await;
+        drop(write);
+        drop(file);
+        world.remove(&path).await.unwrap();
+        let mut waits = 0;
+        while removed_but_open(&dir) > 0 {
+            waits += 1;
+            assert!(waits < 6_000, "nothing holds the file, and it is still open");
+            world.sleep(Duration::from_millis(10)).await;
+        }
+    });
+}
+
 #[test]
 fn connections_carry_bytes_both_ways_and_tell_the_end() {
     with_each_driver(async |world, _| {
@@ -532,58 +544,4 @@ fn connections_carry_bytes_both_ways_and_tell_the_end() {
         drop(connection);
         echo.await;
     });
-}
-
-#[test]
-fn a_world_says_how_it_does_io() {
-    let describe = async |world: World| world.describe();
-    let of_ring = run(config(Driver::IoUring), describe).unwrap();
-    // Kernels before Linux 5.19 and sandboxes refuse to register buffers.
-    assert!(of_ring.starts_with("io_uring, direct (O_DIRECT), "), "{of_ring}");
-    assert!(of_ring.contains("registered"), "{of_ring}");
-    let buffered = RealConfig { direct: false, ..config(Driver::Polling) };
-    assert_eq!(run(buffered, describe).unwrap(), "polling, buffered (through the page cache)");
-}
-
-/// Makes the kernel refuse io_uring to the current thread and its children, as container runtimes do.
-fn refuse_io_uring() {
-    let instruction = |code: u32, k: u32, skip_if_false: u8| libc::sock_filter {
-        code: code as u16,
-        jt: 0,
-        jf: skip_if_false,
-        k,
-    };
-    let filter = [
-        // The system call number is the first word of what the filter sees.
-        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
-        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_io_uring_setup as u32, 1),
-        instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0),
-        instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0),
-    ];
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-    // SAFETY: the program is well formed, and the kernel copies it before the call returns.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program), 0);
-    }
-}
-
-#[test]
-#[ignore = "the body of the process that the next test starts: what a process may do is probed once"]
-fn without_io_uring() {
-    refuse_io_uring();
-    let describe = async |world: World| world.describe();
-    assert_eq!(run(config(Driver::Auto), describe).unwrap(), "polling, direct (O_DIRECT)");
-    let demanded = run(config(Driver::IoUring), describe).unwrap_err();
-    assert!(demanded.to_string().starts_with("cannot start the I/O driver"), "{demanded}");
-}
-
-#[test]
-fn where_io_uring_is_refused_the_world_polls_and_says_so() {
-    let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "real::tests::without_io_uring", "--ignored"])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success() && said.contains("1 passed"), "{said}");
 }

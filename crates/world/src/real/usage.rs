@@ -15,32 +15,59 @@ pub(super) fn clock(clock: ClockId) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// `None` where the kernel does not say.
-pub(super) fn of_host() -> Option<HostUsage> {
-    let (busy, total) = processor_ticks(&std::fs::read_to_string("/proc/stat").ok()?)?;
+/// `late` is the time by which the program woke too late. `None` where the kernel does not say.
+pub(super) fn of_host(late: Duration) -> Option<HostUsage> {
+    let Ticks { busy, stolen, total } = processor_ticks(&std::fs::read_to_string("/proc/stat").ok()?)?;
+    // Kernels without pressure stall information do not have the file.
+    let pressure = std::fs::read_to_string("/proc/pressure/cpu").ok();
     let time = |ticks: u64| Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64);
     Some(HostUsage {
         program_cpu: clock(ClockId::ProcessCPUTime),
         program_cpus: std::thread::available_parallelism().map_or(1, usize::from),
         host_cpu_busy: time(busy),
         host_cpu_total: time(total),
-        memory_available_bytes: memory_available_bytes(&std::fs::read_to_string("/proc/meminfo").ok()?)?,
+        host_cpu_stolen: time(stolen),
+        host_cpu_pressure: pressure.as_deref().and_then(some_waited),
+        program_late: late,
+        memory_available_bytes: bytes_of(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?,
     })
 }
 
-/// Ticks busy and in all. Idle are the fields `idle` and `iowait`; guests are counted in `user` already.
-fn processor_ticks(stat: &str) -> Option<(u64, u64)> {
+/// Ticks of all processors of a host.
+#[derive(Debug, PartialEq, Eq)]
+struct Ticks {
+    busy: u64,
+    /// Those of them in which other guests of the machine had the processor.
+    stolen: u64,
+    total: u64,
+}
+
+/// Idle are the fields `idle` and `iowait`; guests are counted in `user` already.
+fn processor_ticks(stat: &str) -> Option<Ticks> {
     let mut fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
     let mut ticks = [0u64; 8];
     for tick in &mut ticks {
         *tick = fields.next()?.parse().ok()?;
     }
     let total: u64 = ticks.iter().sum();
-    Some((total - ticks[3] - ticks[4], total))
+    Some(Ticks { busy: total - ticks[3] - ticks[4], stolen: ticks[7], total })
 }
 
-fn memory_available_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+/// Time in which some task of the host waited for a processor.
+fn some_waited(pressure: &str) -> Option<Duration> {
+    let line = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
+    let total_us = line.split(' ').find_map(|field| field.strip_prefix("total="))?;
+    Some(Duration::from_micros(total_us.trim().parse().ok()?))
+}
+
+/// Memory of this program that lies in large pages; `None` where the kernel does not say.
+pub(super) fn large_page_bytes() -> Option<u64> {
+    bytes_of(&std::fs::read_to_string("/proc/self/smaps_rollup").ok()?, "AnonHugePages:")
+}
+
+/// The value of a line in kB, as bytes.
+fn bytes_of(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
@@ -51,19 +78,22 @@ mod tests {
     #[test]
     fn idle_and_waiting_processors_are_not_busy() {
         let stat = "cpu  100 5 50 800 40 3 2 10 77 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n";
-        assert_eq!(processor_ticks(stat), Some((170, 1_010)));
+        assert_eq!(processor_ticks(stat), Some(Ticks { busy: 170, stolen: 10, total: 1_010 }));
         assert_eq!(processor_ticks("cpu  1 2 3\n"), None);
-        assert_eq!(memory_available_bytes("MemTotal: 10 kB\nMemAvailable:    7 kB\n"), Some(7 * 1024));
+        let pressure =
+            "some avg10=51.10 avg60=60.21 avg300=63.44 total=7981975394\nfull avg10=0.00 total=0\n";
+        assert_eq!(some_waited(pressure), Some(Duration::from_micros(7_981_975_394)));
+        assert_eq!(bytes_of("MemTotal: 10 kB\nMemAvailable:    7 kB\n", "MemAvailable:"), Some(7 * 1024));
     }
 
     #[test]
     fn work_takes_processor_time_of_thread_program_and_host() {
-        let before = (clock(ClockId::ThreadCPUTime), of_host().unwrap());
+        let before = (clock(ClockId::ThreadCPUTime), of_host(Duration::ZERO).unwrap());
         let mut number = 1u64;
         while clock(ClockId::ThreadCPUTime) - before.0 < Duration::from_millis(60) {
             number = std::hint::black_box(number.wrapping_mul(3));
         }
-        let after = of_host().unwrap();
+        let after = of_host(Duration::ZERO).unwrap();
         assert!(after.program_cpu - before.1.program_cpu >= Duration::from_millis(60));
         assert!(after.host_cpu_busy > before.1.host_cpu_busy);
         assert!(after.memory_available_bytes > 0 && after.program_cpus > 0);

@@ -4,6 +4,8 @@
 //! 1. A power cut leaves of what was not synced only what the dice keep, whichever process wrote it.
 //! 2. The end of a process changes nothing that was written, and makes nothing durable.
 
+use std::rc::Rc;
+
 use super::content::Change;
 use super::disk::FileNode;
 use super::fault::{Death, FaultKind};
@@ -80,6 +82,7 @@ impl Core {
 
     fn note_end(&self, host: HostId, left: Life, kind: FaultKind, trace: u64) {
         self.hosts.borrow_mut()[host as usize].life = left;
+        self.executor.go_on(host);
         self.count(kind);
         self.fold_into_trace(u64::from(host) << 32 | trace);
         self.fold_into_trace(self.executor.now().ns);
@@ -136,6 +139,7 @@ impl Simulation {
             state.boot += u32::from(state.life == Life::PoweredOff);
             state.life = Life::Running;
             state.started = self.core.executor.now();
+            state.suspends = Rc::default();
             state.totals = Default::default();
             state.first_shard.take()
         };

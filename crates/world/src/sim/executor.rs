@@ -161,6 +161,8 @@ pub(super) struct Executor {
     batch: RefCell<Batch>,
     tasks: RefCell<Tasks>,
     timers: RefCell<Timers>,
+    /// Hosts that stand still, each with its tasks that are ready.
+    stopped: RefCell<Vec<(HostId, Vec<TaskKey>)>>,
     main: Arc<TaskWaker>,
     main_waker: Waker,
 }
@@ -175,6 +177,7 @@ impl Executor {
             batch: RefCell::default(),
             tasks: RefCell::default(),
             timers: RefCell::default(),
+            stopped: RefCell::default(),
             main_waker: main.clone().into(),
             main,
         }
@@ -235,11 +238,30 @@ impl Executor {
         future.poll(&mut Context::from_waker(&self.main_waker))
     }
 
-    /// Polls one task once, unless it is gone.
+    /// Polls no task of a host until [`Self::go_on`].
+    pub fn stop(&self, host: HostId) {
+        self.stopped.borrow_mut().push((host, Vec::new()));
+    }
+
+    /// Makes the tasks of a host ready that were woken while it stood still.
+    pub fn go_on(&self, host: HostId) {
+        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, keys) in self.stopped.borrow_mut().extract_if(.., |(stopped, _)| *stopped == host) {
+            woken.extend(keys);
+        }
+    }
+
+    /// Polls one task once, unless it is gone or its host stands still.
     pub fn poll_task(&self, key: TaskKey) {
         let mut run = {
             let mut tasks = self.tasks.borrow_mut();
             let Some(task) = tasks.get(key) else { return };
+            let mut stopped = self.stopped.borrow_mut();
+            if let Some((_, ready)) = stopped.iter_mut().find(|(host, _)| *host == task.host) {
+                ready.push(key);
+                return;
+            }
+            drop(stopped);
             let Some(run) = task.run.take() else { return };
             task.waker.queued.store(false, Ordering::Release);
             run

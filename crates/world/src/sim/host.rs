@@ -16,6 +16,7 @@ use super::disk::{FULL, FileNode};
 use super::executor::Sleep;
 use super::fault::{CrashPoint, FaultKind, OpKind, Verdict};
 use super::requests::{Failure, Job, Pending, explain};
+use super::standstill::Suspends;
 use super::{Core, HostId, hash_of_str};
 use crate::{
     Bufs, Entry, ErrorKind, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode,
@@ -32,6 +33,7 @@ pub(super) struct SimHost {
     pub boot: u32,
     pub name: Rc<str>,
     pub started: Time,
+    pub suspends: Rc<Suspends>,
     pub random: RefCell<ChaCha8Rng>,
     pub totals: Rc<Cell<IoTotals>>,
     /// To start shards; a host is always held by a `World`.
@@ -110,7 +112,7 @@ impl SimHost {
         match self.issue(kind, path_hash, offset, bytes) {
             Issue::Never => None,
             Issue::Go(fault) => {
-                Some(Pending::new(self.clone(), self.core.submit(self.id, job, bufs, bytes, fault)))
+                Some(Pending::new(self.core.clone(), self.core.submit(self.id, job, bufs, bytes, fault)))
             }
             Issue::GoThenDie => {
                 let _ = self.core.perform(&job, &mut bufs, None);
@@ -129,6 +131,10 @@ impl SimHost {
 
 impl Host for SimHost {
     fn now(&self) -> Time {
+        self.suspends.monotonic(self.core.executor.now(), self.started)
+    }
+
+    fn boot_time(&self) -> Time {
         Time { ns: self.core.executor.now().ns - self.started.ns }
     }
 
@@ -137,8 +143,19 @@ impl Host for SimHost {
     }
 
     fn sleep_until(&self, at: Time) -> LocalFuture<'static, ()> {
-        let at = Time { ns: at.ns.saturating_add(self.started.ns) };
-        Box::pin(Sleep::new(self.core.clone(), at))
+        let (core, suspends, started) = (self.core.clone(), self.suspends.clone(), self.started);
+        let sleep = move || Sleep::new(core.clone(), suspends.virtual_time(at, started));
+        let (mut sleeping, core, suspends) = (sleep(), self.core.clone(), self.suspends.clone());
+        Box::pin(async move {
+            loop {
+                sleeping.await;
+                // A suspend has put the end off.
+                if suspends.monotonic(core.executor.now(), started) >= at {
+                    return;
+                }
+                sleeping = sleep();
+            }
+        })
     }
 
     fn spawn(&self, task: LocalFuture<'static, ()>) {
@@ -269,7 +286,10 @@ impl SimFile {
         bufs: Bufs,
     ) -> LocalFuture<'static, (Result<()>, Bufs)> {
         match self.host.request(kind, self.path_hash, offset, job, bufs) {
-            Some(request) => Box::pin(Transfer { request, kind, offset, path: self.path.clone() }),
+            Some(request) => {
+                let (host, path) = (self.host.clone(), self.path.clone());
+                Box::pin(Transfer { host, request, kind, offset, path })
+            }
             None => Box::pin(pending()),
         }
     }
@@ -277,6 +297,7 @@ impl SimFile {
 
 /// A read or write of a file under way.
 struct Transfer {
+    host: Rc<SimHost>,
     request: Pending,
     kind: OpKind,
     offset: u64,
@@ -289,7 +310,7 @@ impl Future for Transfer {
         let (result, bufs) = ready!(Pin::new(&mut self.request).poll(cx));
         let (bytes, is_read) = (byte_count(&bufs), self.kind == OpKind::Read);
         if result.is_ok() {
-            self.request.host.add_to_totals(|totals| {
+            self.host.add_to_totals(|totals| {
                 let (count, total_bytes) = match is_read {
                     true => (&mut totals.reads, &mut totals.read_bytes),
                     false => (&mut totals.writes, &mut totals.write_bytes),

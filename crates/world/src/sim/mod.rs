@@ -4,7 +4,8 @@
 //! lose power ([`Simulation::crash`]) and come back ([`Simulation::restart`]); their disks keep what was
 //! durable, and of the rest what the dice of the seed say. A process can also end alone ([`Simulation::kill`]):
 //! the machine lives on, so the next process reads everything that was written, and a later power cut still
-//! takes what was never synced.
+//! takes what was never synced. And a process or a host can stand still for a while ([`Simulation::stop`],
+//! [`Simulation::suspend`]).
 //!
 //! ```
 //! use world::OpenMode;
@@ -47,6 +48,7 @@ mod random;
 mod requests;
 mod runs;
 mod side_by_side;
+mod standstill;
 mod storage;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -70,6 +72,7 @@ use power_cut::Dice;
 use random::Use;
 use requests::Requests;
 use side_by_side::Pace;
+use standstill::Suspends;
 
 pub use fault::{
     CrashPoint, Death, FaultCounts, FaultKind, Faults, Lie, OpCounts, OpKind, PowerCut, Survival,
@@ -144,6 +147,7 @@ struct HostState {
     boot: u32,
     life: Life,
     started: Time,
+    suspends: Rc<Suspends>,
     clock_offset_ms: i64,
     /// Since the start of the incarnation, over all its shards.
     totals: Rc<Cell<IoTotals>>,
@@ -207,9 +211,9 @@ impl Core {
     }
 
     fn host_handle(self: &Rc<Self>, id: HostId, incarnation: u32, shard: u64) -> Rc<SimHost> {
-        let (name, boot, started, totals) = {
+        let (name, boot, started, suspends, totals) = {
             let host = &self.hosts.borrow()[id as usize];
-            (host.name.clone(), host.boot, host.started, host.totals.clone())
+            (host.name.clone(), host.boot, host.started, host.suspends.clone(), host.totals.clone())
         };
         let instance = u64::from(id) << 40 | u64::from(incarnation) << 16 | shard;
         Rc::new_cyclic(|this| SimHost {
@@ -219,6 +223,7 @@ impl Core {
             boot,
             name,
             started,
+            suspends,
             random: RefCell::new(random::stream(self.seed, Use::Host, instance)),
             totals,
             this: this.clone(),
@@ -402,6 +407,7 @@ impl Simulation {
             boot: 0,
             life: Life::Running,
             started: core.executor.now(),
+            suspends: Rc::default(),
             clock_offset_ms: drawn as i64 - max_ms as i64,
             totals: Rc::default(),
             first_shard: None,

@@ -11,7 +11,6 @@ use std::task::{Context, Poll, Waker};
 
 use super::disk::{Dir, FULL, FileNode, Resize};
 use super::fault::FaultKind;
-use super::host::SimHost;
 use super::storage::{FileId, RequestId, StorageFailure, StorageOp, StorageRequest, VolumeId};
 use super::{Core, HostId};
 use crate::{Bufs, Error, ErrorKind, Result, Time};
@@ -298,23 +297,23 @@ impl Core {
 
 /// Waits for a request. Dropping it lets the request go on.
 pub(super) struct Pending {
-    pub host: Rc<SimHost>,
+    core: Rc<Core>,
     /// `None` once its result was taken.
     id: Option<RequestId>,
 }
 
 impl Pending {
-    pub fn new(host: Rc<SimHost>, id: RequestId) -> Pending {
-        Pending { host, id: Some(id) }
+    pub fn new(core: Rc<Core>, id: RequestId) -> Pending {
+        Pending { core, id: Some(id) }
     }
 }
 
 impl Future for Pending {
     type Output = (std::result::Result<(), Failure>, Bufs);
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Pending { host, id: awaited } = self.get_mut();
+        let Pending { core, id: awaited } = self.get_mut();
         let Some(id) = *awaited else { return Poll::Pending };
-        let mut requests = host.core.requests.borrow_mut();
+        let mut requests = core.requests.borrow_mut();
         // A request that is gone was ended by a power cut: nobody will ever hear of it.
         let Some(request) = requests.get(id) else { return Poll::Pending };
         match &mut request.state {
@@ -334,7 +333,7 @@ impl Future for Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
-        let mut requests = self.host.core.requests.borrow_mut();
+        let mut requests = self.core.requests.borrow_mut();
         let finished = match requests.get(id).map(|request| &mut request.state) {
             Some(State::UnderWay { waker, abandoned, .. }) => {
                 *abandoned = true;

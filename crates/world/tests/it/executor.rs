@@ -310,3 +310,30 @@ fn dropping_the_simulation_frees_everything_that_holds_a_world_of_it() {
     drop((world, file));
     assert_eq!(Rc::strong_count(&core), 1, "no circle keeps the core");
 }
+
+#[test]
+fn host_that_stands_still_runs_no_task_and_only_a_suspend_stops_its_monotonic_clock() {
+    let second = Duration::from_secs(1);
+    for stand_still in [Simulation::stop, Simulation::suspend] {
+        let (sim, world) = with_config(1, SimConfig::default());
+        let clock = sim.host("clock");
+        let (own, woken) = (world.clone(), std::rc::Rc::new(RefCell::new(None)));
+        let seen = woken.clone();
+        drop(world.spawn(async move {
+            own.sleep(second * 2).await;
+            *seen.borrow_mut() = Some((own.now(), own.boot_time()));
+        }));
+        sim.run_until(clock.sleep(second));
+        stand_still(&sim, "a");
+        sim.run_until(clock.sleep(second * 60));
+        assert_eq!(*woken.borrow(), None, "no task runs");
+        sim.resume("a");
+        sim.run_until(clock.sleep(second * 2));
+        let (now, boot_time) = woken.borrow().expect("the task goes on");
+        let is_suspend = now < boot_time;
+        let at = |seconds: u64| Time { ns: seconds * 1_000_000_000 };
+        let wanted = if is_suspend { (at(2), at(62)) } else { (at(61), at(61)) };
+        assert_eq!((now, boot_time), wanted);
+        assert_eq!(world.boot_time().ns - world.now().ns, if is_suspend { at(60).ns } else { 0 });
+    }
+}

@@ -229,6 +229,21 @@ fn messages_that_a_copy_refused_are_counted_each_and_said_once_with_their_sender
 }
 
 #[test]
+fn damaged_pages_are_said_and_those_that_another_copy_replaced_are_counted() {
+    let mut auditor = Auditor::new(topology().1);
+    let events =
+        vec![Event::PageDamaged { page: 8 }, Event::PageDamaged { page: 9 }, Event::PageRepaired { page: 8 }];
+    auditor.sample(1, vec![CopySample { events, ..full_copy(1) }]);
+    let verdicts = auditor.judge(1, 60_000);
+    let repaired = verdicts.iter().find(|verdict| verdict.rule == "drill_repaired_pages");
+    assert_eq!(repaired.and_then(|verdict| verdict.measured), Some(1.0));
+    let notes = auditor.take_notes();
+    for said in ["page 8 failed its check", "page 7 was replaced"] {
+        assert!(notes.iter().any(|(host, text)| *host == 1 && text.contains(said)), "{said}: {notes:?}");
+    }
+}
+
+#[test]
 fn a_database_that_served_nobody_all_the_time_fails() {
     assert_eq!(broken(|auditor| auditor.observe(0, HostId(0), opened(1, 0))), ["drill_dismounted"]);
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use btree::{Pager, tree};
 use edb::checksum::{Verdict, verify};
-use engine::{Instance, InstanceConfig, LogPosition};
+use engine::{Instance, InstanceConfig, LogPosition, flush_map_path};
 use smallvec::smallvec;
-use world::sim::{FaultKind, Faults, Lie, Outcome, PowerCut, Simulation};
+use world::sim::{FaultKind, Faults, FileId, Lie, Outcome, PowerCut, Simulation};
 use world::{OpenMode, PageBuf, World};
 
 use super::model::{DATABASES, Model, Random, RowName, Rows, Shape, TREES, load};
@@ -25,7 +25,7 @@ pub struct Lies {
     pub harmless: u64,
     /// The newest commits are gone, nothing else.
     pub commits_lost: u64,
-    /// Wrong rows, all of them traced to lies.
+    /// Wrong rows, all of them traced to lies, in databases without a flush map that can be used.
     pub wrong_rows: u64,
     /// Rows of a torn page that passes the page checksum and was not made whole: part old, part new.
     pub torn_rows: u64,
@@ -100,19 +100,37 @@ struct Unnoticed {
     log: bool,
     /// Pages that took part in a split: newer than the end of the log, they may lack entries that the others have got.
     split: BTreeSet<(u8, u32)>,
+    /// Databases whose flush map was lied about or is begun anew. In all others a page that is not the newest is
+    /// noticed.
+    without_map: BTreeSet<u8>,
     /// A torn page may pass the page checksum: the data repeats one byte.
     tears: bool,
 }
 
 impl Unnoticed {
-    fn of(sim: &Simulation, config: &InstanceConfig, model: &Model, tears: bool) -> Unnoticed {
-        let ids: Vec<_> = config.databases.iter().map(|db| sim.file_id("h", &db.path)).collect();
-        let database = |lie: &Lie| (1..).zip(&ids).find(|(_, id)| **id == Some(lie.file)).map(|(db, _)| db);
+    fn of(
+        sim: &Simulation,
+        config: &InstanceConfig,
+        model: &Model,
+        tears: bool,
+        without_map: impl Iterator<Item = u8>,
+    ) -> Unnoticed {
+        let paths = config.databases.iter().map(|db| db.path.clone());
+        let ids: Vec<_> = paths.clone().map(|path| sim.file_id("h", &path)).collect();
+        let maps: Vec<_> = paths.map(|path| sim.file_id("h", &flush_map_path(&path))).collect();
+        let of = |ids: &[Option<FileId>], lie: &Lie| {
+            (1..).zip(ids).find(|(_, id)| **id == Some(lie.file)).map(|(db, _)| db)
+        };
         let links = model.links.iter();
         let split = links.flat_map(|(db, pages)| pages.iter().map(|page| (*db, *page))).collect();
-        let mut unnoticed = Unnoticed { split, tears, ..Unnoticed::default() };
+        let without_map = without_map.collect();
+        let mut unnoticed = Unnoticed { split, tears, without_map, ..Unnoticed::default() };
         for lie in sim.lies() {
-            match (database(&lie), lie.kind) {
+            if let Some(db) = of(&maps, &lie) {
+                unnoticed.without_map.insert(db);
+                continue;
+            }
+            match (of(&ids, &lie), lie.kind) {
                 (None, _) => unnoticed.log = true,
                 (Some(db), FaultKind::DroppedSync) => drop(unnoticed.databases.insert(db)),
                 (Some(db), FaultKind::LostWrite | FaultKind::MisdirectedWrite) => {
@@ -147,7 +165,7 @@ impl Unnoticed {
         };
         let by_log = self.log && (is_newer || has(&self.split, &way.leaves));
         let by_page = has(&self.pages, &way.pages) || has(&self.tainted, &way.leaves);
-        by_log || by_page || self.databases.contains(&db)
+        self.without_map.contains(&db) && (by_log || by_page || self.databases.contains(&db))
     }
 }
 
@@ -200,17 +218,18 @@ pub fn run_lying_seed(seed: u64, totals: &mut Totals, lies: &mut Lies) -> Result
     if let Ok((_, report)) = &read {
         totals.branches.merge(&report.branches);
     }
-    let (read, log_end) = match read {
-        Ok((Ok(read), report)) => (read, report.log_end),
+    let (read, report) = match read {
+        Ok((Ok(read), report)) => (read, report),
         Ok((Err(_), _)) | Err(_) if !sim.lies().is_empty() => {
             lies.noticed += 1;
             return Ok(());
         }
         Ok((Err(error), _)) | Err(error) => return Err(format!("nobody lied: {error}")),
     };
-    let unnoticed = Unnoticed::of(&sim, &config, &model.borrow(), shape.is_regular);
+    let refused = report.flush_maps_refused.iter().map(|(db, _)| *db);
+    let unnoticed = Unnoticed::of(&sim, &config, &model.borrow(), shape.is_regular, refused);
     let mut model = model.borrow_mut();
-    let expected = model.state_at(log_end);
+    let expected = model.state_at(report.log_end);
     judge(&sim, &unnoticed, &mut model, &expected, &read, lies)?;
     see_through_log_lies(&sim, &unnoticed, &mut model, &expected, read, lies)
 }
@@ -368,7 +387,8 @@ pub fn judge_a_torn_row(seed: u64) -> Result<[Judged; 3], String> {
             Ok::<_, engine::Error>(read)
         });
         let read = read.map_err(|error| error.to_string())?;
-        let mut unnoticed = Unnoticed::of(&sim, &config, &model.borrow(), is_regular);
+        let none = std::iter::empty();
+        let mut unnoticed = Unnoticed::of(&sim, &config, &model.borrow(), is_regular, none);
         // Lies of the rounds before are there, too.
         unnoticed.databases.retain(|db| (*db == torn) == drops_its_own);
         let (mut model, mut lies) = (model.borrow_mut(), Lies::default());

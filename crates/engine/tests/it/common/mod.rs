@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub mod cuts;
+pub mod damaged;
 pub mod dropping;
 pub mod failing;
 pub mod letting_go;

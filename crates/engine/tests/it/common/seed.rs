@@ -200,6 +200,9 @@ impl Seed<'_> {
                         continue;
                     }
                     self.totals.branches.merge(&report.branches);
+                    if !report.flush_maps_refused.is_empty() {
+                        return Err(format!("an honest disk, and {:?}", report.flush_maps_refused));
+                    }
                     return Ok((world, Rc::new(instance)));
                 }
                 Outcome::Done(Err(_)) if may_fail => {

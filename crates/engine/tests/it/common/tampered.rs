@@ -7,6 +7,7 @@ use super::stage::{Ground, Grounds};
 /// Bytes of a log header that may have any value: nothing of what is read depends on them. All others are checked.
 const MEANINGLESS: [std::ops::Range<usize>; 3] = [72..639, 640..667, 671..4092];
 const FLAGS: usize = 639;
+const RECORD_FORMAT: usize = 4092;
 
 /// The closed logs of the ground, oldest first, the current one, and the checkpoint.
 fn log_files(grounds: &Grounds) -> Vec<String> {
@@ -58,7 +59,8 @@ pub fn change_each_header_byte(grounds: &Grounds) -> (u32, Vec<String>) {
             changed += 1;
             let mut files = grounds.files(Ground::Crashed).clone();
             files.change(path, |bytes| {
-                bytes[at] ^= 1;
+                // The record format before this one is read, too.
+                bytes[at] ^= if at == RECORD_FORMAT { 2 } else { 1 };
                 edb::checksum::stamp_header(&mut bytes[..SEGMENT_BYTES]);
             });
             match open(grounds, &files, false) {

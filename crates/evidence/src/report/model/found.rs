@@ -1,6 +1,6 @@
 //! What tests found besides I/O: sizes, steps of tuning, checksums, backups, recoveries.
 
-use results::{Origin, Outcome, PagesRead};
+use results::{Origin, Outcome, PagesRead, RecoveryWork};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -108,4 +108,7 @@ pub struct RecoveryRow {
     pub writes_per_log: Option<f64>,
     /// Log reads per log.
     pub log_reads_per_log: Option<f64>,
+    /// What it did besides; null where it is not known.
+    #[serde(default)]
+    pub work: Option<RecoveryWork>,
 }

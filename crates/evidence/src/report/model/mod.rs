@@ -8,10 +8,13 @@ mod found;
 mod load;
 
 use results::{
-    Ending, Environment, Grade, Host, Origin, Outcome, Parameter, Severity, StoragePart, Verdict, WorldKind,
+    Ending, Environment, Grade, Host, Origin, Outcome, Parameter, Rule, Severity, StoragePart, Verdict,
+    WorldKind,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::store::Broken;
 
 pub use charts::*;
 pub use found::*;
@@ -24,6 +27,9 @@ pub struct Report {
     pub format: String,
     /// Version of the format; grows when the meaning of a field changes, not when a field is added.
     pub version: u32,
+    /// Version of the program that made the report; empty in reports of programs that do not say it.
+    #[serde(default)]
+    pub program: String,
     /// The run.
     pub run: RunSummary,
     /// The judgement of the whole run.
@@ -44,6 +50,13 @@ pub struct Report {
     pub environment: Vec<Environment>,
     /// What happened, by time.
     pub events: Vec<EventRow>,
+}
+
+impl Report {
+    /// The verdicts of the tests, then those of the run.
+    pub fn verdicts(&self) -> impl Iterator<Item = &Verdict> {
+        self.tests.iter().flat_map(|test| &test.verdicts).chain(&self.run_verdicts)
+    }
 }
 
 /// The run.
@@ -72,6 +85,9 @@ pub struct RunSummary {
     /// Digest of the last seal of the run.db that this was made from; null if it has none.
     #[serde(default)]
     pub seal: Option<String>,
+    /// What the seals of the run.db say otherwise than its rows. Not written if nothing does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seals_broken: Vec<Broken>,
 }
 
 /// How a run as a whole came out, for readers that do not know grades.
@@ -121,6 +137,23 @@ pub struct Overall {
     pub failed: u32,
 }
 
+impl Overall {
+    /// No judgement yet.
+    pub(crate) fn none() -> Overall {
+        Overall {
+            grade: Grade::Incomplete,
+            outcome: Grade::Incomplete.into(),
+            headline: String::new(),
+            reasons: Vec::new(),
+            causes: Vec::new(),
+            unseen: Vec::new(),
+            conditions: Vec::new(),
+            passed: 0,
+            failed: 0,
+        }
+    }
+}
+
 /// A condition of a qualification and what the run says of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConditionRow {
@@ -150,6 +183,20 @@ pub struct ConditionRow {
     pub source: String,
     /// What to do when it is not met.
     pub remedy: String,
+}
+
+impl ConditionRow {
+    /// The range of the condition as a rule.
+    pub fn rule(&self) -> Rule {
+        Rule {
+            name: self.name.clone(),
+            unit: self.unit.clone(),
+            least: self.least,
+            most: self.most,
+            published_least: self.published_least,
+            published_most: self.published_most,
+        }
+    }
 }
 
 /// An instance as it was set up.
@@ -256,6 +303,28 @@ pub struct TestReport {
     /// What each part of modelled storage did; empty for real storage.
     #[serde(default)]
     pub storage_parts: Vec<StoragePart>,
+}
+
+/// Row of [`TestReport::planned`] with the target of a load.
+pub const PLANNED_IO: &str = "Transactional I/O";
+
+impl TestReport {
+    /// Whether a qualification is about the load of this test.
+    pub fn is_load(&self) -> bool {
+        results::grade::is_load(&self.kind) && self.throughput.is_some()
+    }
+
+    /// Transactional I/O per second that all hosts together were to reach; `None` without a target.
+    pub fn target_iops(&self) -> Option<f64> {
+        let row = self.planned.iter().find(|row| row.name == PLANNED_IO)?;
+        row.planned.filter(|target| *target > 0.0)
+    }
+
+    /// The figure of the load's shape that this condition of a qualification is about.
+    pub fn shape(&self, condition: &str) -> Option<&ShapeRow> {
+        let text = results::grade::condition(condition)?.text;
+        self.load_shape.iter().find(|row| row.name.eq_ignore_ascii_case(text))
+    }
 }
 
 /// The measured window of a test.

@@ -5,7 +5,7 @@ use results::grade::{CONDITIONS, TESTS};
 use results::*;
 
 pub const HOST: &str = "mbx1";
-const SAMPLE_MS: u64 = 300_000;
+pub const SAMPLE_MS: u64 = 300_000;
 pub const PAGES: u64 = 4_000_000;
 pub const CACHE: u64 = 64 << 20;
 
@@ -42,7 +42,7 @@ impl Honest {
         honest.plain("backup");
         honest.plain("log_generation");
         honest.log_checksum();
-        honest.plain("soft_recovery");
+        honest.recovery();
         (run.ended_ms, run.ending) = (Some(honest.now_ms), Some(Ending::Completed));
         honest.add(run);
         RunData::from_rows(honest.rows).expect("there is a run among the rows")
@@ -56,6 +56,13 @@ impl Honest {
             failure: Some("Site A".into()),
             hosts: vec![HOST.into()],
             tests: TESTS.map(str::to_owned).to_vec(),
+            iops_per_mailbox: Some(0.121),
+            profile_iops_per_mailbox: Some(0.1206),
+            database_bytes: Some((PAGES * 32_768) as f64),
+            storage: "1 volume V1 of 24 DISK (RAID 10)".into(),
+            copies: Some(2),
+            engine: "database engine of Exchange 2013 with pages of 32 KiB and logs of 1024 KiB".into(),
+            doubts: Vec::new(),
         });
         self.add(Host { name: HOST.into(), description: String::new() });
         self.add(Volume { host: HOST.into(), name: "V1".into(), path: "/srv/v1".into() });
@@ -153,6 +160,16 @@ impl Honest {
                 self.add(row);
             }
             self.levels(ordinal, t);
+            let (origin, counter) = (Origin::host(HOST), Counter::LateNs);
+            let row = CounterSample {
+                test: ordinal,
+                origin,
+                counter,
+                t_ms: t,
+                interval_ms: span,
+                value: span * 5_000,
+            };
+            self.add(row);
             self.now_ms += SAMPLE_MS;
         }
         test.window_end_ms = Some(self.now_ms);
@@ -201,6 +218,14 @@ impl Honest {
         let test = self.begin("log_checksum");
         for (origin, _) in names() {
             self.found(test.ordinal, origin, 500, 128_000);
+        }
+        self.end(test);
+    }
+
+    fn recovery(&mut self) {
+        let test = self.begin("soft_recovery");
+        for (origin, _) in names() {
+            self.add(Recovery { test: test.ordinal, origin, logs: 500, elapsed_ms: 1_000, work: None });
         }
         self.end(test);
     }

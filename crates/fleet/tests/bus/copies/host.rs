@@ -12,7 +12,7 @@ use fleet::agent::HostWork;
 use fleet::arbiter::{ArbiterLink, Speaker};
 use fleet::copy_port::Members;
 use fleet::credentials::Credentials;
-use fleet::message::{Assignment, Ended};
+use fleet::message::{Assignment, Ended, Look};
 use fleet::run_control::RunControl;
 use replica::wire::Message;
 use replica::{Links, Network, Replica, ReplicaConfig};
@@ -107,8 +107,8 @@ impl Links for CopyLinks {
 }
 
 impl HostWork for CopyWork {
-    fn prepare(&self, _assignment: &Assignment) -> Result<Vec<String>, String> {
-        Ok(Vec::new())
+    fn prepare(&self, _assignment: &Assignment) -> Result<Look, String> {
+        Ok(Look::default())
     }
 
     fn run(

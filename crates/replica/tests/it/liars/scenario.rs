@@ -369,7 +369,8 @@ fn forged_segment(from: Position) -> Piece {
         LogBuilder::new(from.generation, (segment as u16).max(1), segments, RecordChain::default());
     builder.append(b"a lie", LogTime::default());
     builder.seal();
-    let forged = builder.take_full().remove(0);
+    let mut forged = builder.take_full().remove(0);
+    forged.stamp(forged.position.segment());
     let bytes: Rc<[u8]> = forged.bytes.to_vec().into();
     Piece { from, checksum: checksum(&bytes), bytes, closes: false, signature: SIGNATURE }
 }

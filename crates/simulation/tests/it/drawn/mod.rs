@@ -19,6 +19,8 @@ const WHOLE_AGAIN_S: u64 = 25;
 pub struct Drawn {
     pub solution: Solution,
     pub text: String,
+    /// Pages of the active copies rot. There are copies enough that one has each page whole at any time.
+    pub rots: bool,
     /// Layout, dial, and kinds of the failures.
     pub said: Vec<&'static str>,
 }
@@ -56,6 +58,8 @@ pub fn draw(seed: u64) -> Drawn {
         at_s += back_after_s;
         said.push(kind);
     }
+    // A seeding reads each rotten page five times more; a volume that fails meanwhile takes the last whole copy.
+    let rots = hosts == 3 && !said.contains(&"volume_failed");
     let mut places = String::new();
     for site in &["A", "B"][..sites as usize] {
         writeln!(
@@ -72,7 +76,7 @@ pub fn draw(seed: u64) -> Drawn {
         Drilled { name, databases: 2, per_site, places, log_file_kib, batches_per_s, duration_s, drill }
             .text();
     let solution = Solution::parse(&text, "drill.toml").unwrap_or_else(|error| panic!("{error}\n{text}"));
-    Drawn { solution, text, said }
+    Drawn { solution, text, rots, said }
 }
 
 /// A small deployment and its drill.

@@ -7,14 +7,16 @@ use solution::Solution;
 
 /// Performs the only test of a solution.
 pub fn perform(solution: &Solution, seed: u64) -> (SimulationOutcome, Vec<Row>) {
-    let (drilled, rows) = perform_changed(solution, seed, |_| {});
+    let (drilled, rows) = perform_changed(solution, seed, None, |_| {});
     (drilled.simulated, rows)
 }
 
-/// Performs the only test of a solution, with a drill that `change` has changed.
+/// Performs the only test of a solution, with a drill that `change` has changed. Pages of the active copies rot at
+/// `rot_at_s`.
 pub fn perform_changed(
     solution: &Solution,
     seed: u64,
+    rot_at_s: Option<u64>,
     change: impl FnOnce(&mut PlannedDrill),
 ) -> (Drilled, Vec<Row>) {
     let host = &solution.hosts[0].name;
@@ -26,7 +28,7 @@ pub fn perform_changed(
         storage(solution, &planned.topology.deployments(), &simulation::Assumptions::shipped(), seed)
             .expect("it can be modelled")
             .model;
-    let plan = DrillPlan { planned, begins_ms: 0, seed, storage };
+    let plan = DrillPlan { planned, begins_ms: 0, seed, storage, rot_at_s };
     let mut rows = Vec::new();
     let drilled = drill(plan, &mut rows, &mut |_| {});
     (drilled, rows)

@@ -117,6 +117,10 @@ impl Host for ShadowHost {
         self.inner.now()
     }
 
+    fn boot_time(&self) -> Time {
+        self.inner.boot_time()
+    }
+
     fn wall_clock(&self) -> WallClock {
         self.inner.wall_clock()
     }

@@ -1,0 +1,216 @@
+//! Asks for the answer: the limits of the plan first, then simulations as the search wants them, independent ones
+//! side by side.
+
+use results::WorldKind;
+use simulation::WishError;
+use solution::{Scope, Solution};
+use world::sim::{Job, processors, side_by_side};
+
+use crate::answer::{Binds, Capacity, FoundKind, Simulated, Variant, line};
+use crate::limits::{PlanLimit, ceiling, highest, plan_limits};
+use crate::probe::{LIMITS, Probed, Simulating, probe, servers};
+use crate::scale::Scaling;
+use crate::search::{Answer, Found, Limit, Measured, Probe, Search, Shape, Step};
+
+/// Times the mailboxes of the file that are simulated at most, where the plan has no limit.
+const MOST_TIMES: u64 = 64;
+
+/// A solution to look at: as described, or with something changed.
+pub struct Case {
+    /// What is changed; none of the solution as described.
+    pub changed: Option<String>,
+    /// The solution.
+    pub solution: Solution,
+}
+
+/// One case under way.
+struct Looking<'a> {
+    scaling: Scaling<'a>,
+    limits: Vec<PlanLimit>,
+    search: Search,
+    probes: Vec<Probed>,
+}
+
+/// Answers for the limits of the plan alone, as described first.
+///
+/// # Errors
+/// The file says too little about its users to plan it.
+pub fn by_plan(cases: &[Case]) -> Result<Capacity, WishError> {
+    let mut variants = Vec::new();
+    for case in cases {
+        let plan_limits = plan_limits(&Scaling::of(&case.solution)?);
+        variants.push(Variant { changed: case.changed.clone(), plan_limits, simulated: None });
+    }
+    told(cases, Vec::new(), variants)
+}
+
+/// Answers for the plan and by simulation, as described first; `tell` gets each simulation in a line. `None` if someone
+/// asked for the end.
+///
+/// # Errors
+/// The file says too little about its users to plan it, or of its storage to simulate it.
+pub fn by_simulation(
+    cases: &[Case],
+    how: Simulating<'_>,
+    seed: u64,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Option<Capacity>, WishError> {
+    let mut looking = Vec::new();
+    for case in cases {
+        looking.push(Looking::new(&case.solution, seed)?);
+    }
+    loop {
+        let wanted: Vec<(usize, Probe)> = looking
+            .iter()
+            .enumerate()
+            .flat_map(|(n, one)| one.wanted().into_iter().map(move |p| (n, p)))
+            .collect();
+        if wanted.is_empty() {
+            break;
+        }
+        let jobs = wanted.iter().map(|&(n, wanted)| {
+            let scaling = &looking[n].scaling;
+            let job: Job<'_, (), _> = Box::new(move |_| probe(&scaling.solution(wanted.load)?, wanted, how));
+            job
+        });
+        let measured = side_by_side(processors(), jobs.collect(), |_| {});
+        for ((n, _), measured) in wanted.into_iter().zip(measured) {
+            let Some(probed) = measured? else { return Ok(None) };
+            let of = cases[n].changed.as_ref().map_or(String::new(), |changed| format!("  {changed}"));
+            tell(&format!("{}{of}", line(&probed)));
+            looking[n].add(probed);
+        }
+    }
+    let mut variants = Vec::new();
+    for (case, looked) in cases.iter().zip(looking) {
+        let simulated = Some(looked.answer()?);
+        variants.push(Variant { changed: case.changed.clone(), plan_limits: looked.limits, simulated });
+    }
+    told(cases, servers(&cases[0].solution), variants).map(Some)
+}
+
+fn told(cases: &[Case], servers: Vec<String>, variants: Vec<Variant>) -> Result<Capacity, WishError> {
+    let solution = &cases[0].solution;
+    let planned = plan::plan(solution, &[])?;
+    Ok(Capacity {
+        schema_version: 1,
+        solution: solution.name.clone(),
+        mailboxes_wanted: planned.mailboxes,
+        failure: planned.targets.target_case,
+        servers,
+        variants,
+    })
+}
+
+impl<'a> Looking<'a> {
+    fn new(solution: &'a Solution, seed: u64) -> Result<Looking<'a>, WishError> {
+        let scaling = Scaling::of(solution)?;
+        let limits = plan_limits(&scaling);
+        let most = scaling.mailboxes.saturating_mul(MOST_TIMES);
+        let most = ceiling(&limits).map_or(most, |(mailboxes, _)| mailboxes.min(most));
+        let start = scaling.mailboxes.min(most);
+        // Below some number the window is too short for the load.
+        let known = if scaling.solution(start).is_ok() { start } else { most };
+        scaling.solution(known)?;
+        let refused = |mailboxes| scaling.solution(mailboxes).is_err();
+        let least = highest(1, known, refused).map_or(1, |mailboxes| mailboxes + 1);
+        let search = Search::new(least, most, start, seed);
+        Ok(Looking { scaling, limits, search, probes: Vec::new() })
+    }
+
+    fn wanted(&self) -> Vec<Probe> {
+        match self.search.step() {
+            Step::Measure(probes) => probes,
+            Step::Answer(_) => Vec::new(),
+        }
+    }
+
+    fn add(&mut self, probed: Probed) {
+        let probe = Probe { load: probed.mailboxes, seed: probed.seed };
+        self.search.add(Measured { probe, margins: probed.margins() });
+        self.probes.push(probed);
+    }
+
+    fn answer(&self) -> Result<Simulated, WishError> {
+        let Step::Answer(answer) = self.search.step() else { unreachable!("the search has ended") };
+        let ceiling = ceiling(&self.limits).map(|(mailboxes, limit)| self.of_plan(mailboxes, limit));
+        let mailboxes = answer.found.load();
+        let at_ceiling =
+            mailboxes.is_some() && ceiling.as_ref().and_then(|binds| binds.mailboxes) == mailboxes;
+        let mut simulated = answer.limits.iter().filter_map(|limit| self.of_limit(limit, &answer));
+        let found = match answer.found {
+            Found::Carried(_) => FoundKind::Carried,
+            Found::AtLeast(_) if at_ceiling => FoundKind::CarriedByPlan,
+            Found::AtLeast(_) => FoundKind::NoLimitInRange,
+            Found::NoneInRange(_) => FoundKind::NoneInRange,
+        };
+        let (binds, next) = match found {
+            FoundKind::CarriedByPlan => (ceiling, simulated.next()),
+            FoundKind::NoLimitInRange => (None, simulated.next()),
+            FoundKind::Carried | FoundKind::NoneInRange => {
+                let first = simulated.next();
+                let others = simulated.chain(ceiling);
+                (first, others.min_by_key(|binds| binds.mailboxes.unwrap_or(u64::MAX)))
+            }
+        };
+        let at = mailboxes.unwrap_or(self.scaling.mailboxes);
+        Ok(Simulated {
+            found,
+            mailboxes,
+            interval: answer.interval,
+            binds,
+            next,
+            probes: self.probes.clone(),
+            doubts: doubts(&self.scaling.solution(at)?),
+        })
+    }
+
+    fn of_plan(&self, mailboxes: u64, limit: &PlanLimit) -> Binds {
+        Binds {
+            limit: limit.limit.clone(),
+            place: limit.part.clone(),
+            mailboxes: Some(mailboxes),
+            used_percent: None,
+            shape: None,
+            busiest: None,
+        }
+    }
+
+    /// A limit that the simulation judged; `None` of one that nothing was measured of.
+    fn of_limit(&self, limit: &Limit, answer: &Answer) -> Option<Binds> {
+        let (rule, words) = LIMITS[limit.index];
+        let is_broken = |probed: &&Probed| probed.figure(rule).is_some_and(|figure| figure.margin < 0.0);
+        let broken = self.probes.iter().filter(is_broken).min_by_key(|probed| probed.mailboxes);
+        let at_answer = || self.probes.iter().find(|probed| Some(probed.mailboxes) == answer.found.load());
+        let probed = broken.or_else(at_answer)?;
+        let figure = probed.figure(rule)?;
+        let is_first = answer.limits.first() == Some(limit) && broken.is_some();
+        let shape = answer.shape.filter(|_| is_first).map(|shape| match shape {
+            Shape::Cliff => "cliff",
+            Shape::Slope => "slope",
+        });
+        let busiest = probed.busiest.as_ref().filter(|_| is_first);
+        Some(Binds {
+            limit: if rule == "other" { figure.limit.clone() } else { words.to_owned() },
+            place: figure.place.clone(),
+            mailboxes: limit.at.map(|at| at.round() as u64),
+            used_percent: Some(100.0 * (-limit.margin).exp()),
+            shape,
+            busiest: busiest.map(|part| (part.name.clone(), 100.0 * part.busy_share)),
+        })
+    }
+}
+
+/// What nothing backs of a simulation of this solution.
+fn doubts(solution: &Solution) -> Vec<String> {
+    let claim = plan::claim(solution, WorldKind::Simulated, Vec::new());
+    let mut doubts: Vec<String> = claim.doubts.into_iter().map(|doubt| doubt.text).collect();
+    let groups = solution.dag.count;
+    let is_shared = solution.array.as_ref().is_some_and(|array| array.scope == Scope::Shared);
+    if groups > 1 && is_shared {
+        doubts.push(format!(
+            "the simulation has the servers of one group of {groups}: where groups share an array, it carries less"
+        ));
+    }
+    doubts
+}

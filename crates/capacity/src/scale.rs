@@ -1,0 +1,158 @@
+//! A solution with another number of mailboxes.
+//!
+//! Mailboxes, the size of the test databases and the target of the tests change; hosts, disks, copies and the number of
+//! databases stay. The load is paced at the target that the plan has for the failure under test, or for its worst one.
+//!
+//! Limits: databases that are sized by a share of their volume keep that size.
+
+use plan::Plan;
+use solution::{Result, Solution};
+use toml_edit::{DocumentMut, Item, Table, TableLike, value};
+
+/// A solution that is scaled from one text.
+pub struct Scaling<'a> {
+    solution: &'a Solution,
+    document: DocumentMut,
+    /// Mailboxes in the file.
+    pub mailboxes: u64,
+}
+
+impl<'a> Scaling<'a> {
+    /// Prepares a solution.
+    ///
+    /// # Errors
+    /// The file says too little about its users to plan it.
+    pub fn of(solution: &'a Solution) -> Result<Scaling<'a>> {
+        let mailboxes = solution.users()?.mailboxes;
+        let planned = plan::plan(solution, &[])?;
+        let mut document = parsed(solution);
+        // Otherwise the plan would derive another number for other mailboxes.
+        table(&mut document, "dag").insert("databases", value(planned.layout.databases.len() as i64));
+        let load = table(&mut document, "load");
+        for key in ["sessions", "iops", "batches_per_s", "target_iops"] {
+            load.remove(key);
+        }
+        Ok(Scaling { solution, document, mailboxes })
+    }
+
+    /// The plan of the solution with so many mailboxes. It knows nothing of the test databases.
+    ///
+    /// # Errors
+    /// What the planner cannot plan.
+    pub fn planned(&self, mailboxes: u64) -> Result<Plan> {
+        let mut document = self.document.clone();
+        table(&mut document, "profile").insert("mailboxes", value(mailboxes as i64));
+        plan::plan(&self.read(&document)?, &[])
+    }
+
+    /// Whether test databases for so many mailboxes can be made, and fit on their storage.
+    pub fn fits(&self, mailboxes: u64) -> bool {
+        self.read(&self.resized(mailboxes)).is_ok()
+    }
+
+    /// The solution with so many mailboxes, and the load that its plan asks for.
+    ///
+    /// # Errors
+    /// The test databases do not fit ([`Scaling::fits`]), or the window is too short for so small a load.
+    pub fn solution(&self, mailboxes: u64) -> Result<Solution> {
+        let target_iops = self.planned(mailboxes)?.targets.target_iops;
+        let mut document = self.resized(mailboxes);
+        table(&mut document, "load").insert("target_iops", value(target_iops));
+        self.read(&document)
+    }
+
+    fn read(&self, document: &DocumentMut) -> Result<Solution> {
+        Solution::parse(&document.to_string(), self.solution.file_name())
+    }
+
+    fn resized(&self, mailboxes: u64) -> DocumentMut {
+        let mut document = self.document.clone();
+        let factor = mailboxes as f64 / self.mailboxes as f64;
+        table(&mut document, "profile").insert("mailboxes", value(mailboxes as i64));
+        for (place, key) in [("sizing", "database_mib"), ("sizing", "mailboxes")] {
+            if let Some(item) = document.get_mut(place).and_then(Item::as_table_like_mut) {
+                scale(item, key, factor);
+            }
+        }
+        if let Some(instances) = document.get_mut("instance").and_then(Item::as_array_of_tables_mut) {
+            for databases in instances.iter_mut().filter_map(|instance| instance.get_mut("databases")) {
+                each_table(databases, |database| scale(database, "size_mib", factor));
+            }
+        }
+        document
+    }
+}
+
+/// The solution with so many mailboxes, and the load that its plan asks for.
+///
+/// # Errors
+/// The file says too little to plan it, or cannot have so many.
+pub fn scaled(solution: &Solution, mailboxes: u64) -> Result<Solution> {
+    Scaling::of(solution)?.solution(mailboxes)
+}
+
+/// The text of a solution that could be read.
+fn parsed(solution: &Solution) -> DocumentMut {
+    solution.text().parse().expect("a solution that was read is TOML")
+}
+
+/// A table of the file, made where it is not there.
+fn table<'a>(document: &'a mut DocumentMut, name: &str) -> &'a mut dyn TableLike {
+    let item = document.entry(name).or_insert_with(|| Item::Table(Table::new()));
+    item.as_table_like_mut().expect("a solution that was read has a table of this name")
+}
+
+/// Calls `change` for each table of a list.
+fn each_table(list: &mut Item, mut change: impl FnMut(&mut dyn TableLike)) {
+    match list {
+        Item::ArrayOfTables(tables) => tables.iter_mut().for_each(|table| change(table)),
+        Item::Value(value) => {
+            let values = value.as_array_mut().into_iter().flat_map(|array| array.iter_mut());
+            values.filter_map(|value| value.as_inline_table_mut()).for_each(|table| change(table));
+        }
+        _ => {}
+    }
+}
+
+/// Multiplies a whole number, where it is given.
+fn scale(table: &mut dyn TableLike, key: &str, factor: f64) {
+    if let Some(old) = table.get(key).and_then(Item::as_integer) {
+        table.insert(key, value((old as f64 * factor).round().max(1.0) as i64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use solution::LoadMode;
+    use testkit::claims::HONEST;
+
+    use super::*;
+
+    #[test]
+    fn mailboxes_scale_the_databases_and_the_target_and_leave_hardware_copies_and_number_of_databases() {
+        let text = HONEST.replace("target_iops = 48.4", "sessions = 7").replace("databases = 2\n", "");
+        let solution = Solution::parse(&text, "s.toml").expect("it is valid");
+        let scaling = Scaling::of(&solution).expect("it has users");
+        let same = scaling.solution(400).expect("as described");
+        let half = scaling.solution(200).expect("half of it");
+        let bytes = |solution: &Solution| {
+            solution.deployment(Some("mbx1")).expect("described").instances[0].databases[0].bytes
+        };
+        assert_eq!((bytes(&same), bytes(&half)), (163_840 << 20, 81_920 << 20));
+        assert_eq!((same.load.target_iops, half.load.target_iops), (Some(48.4), Some(24.2)));
+        assert_eq!(half.load.mode, LoadMode::PacedIops { iops: 24.2 }, "not the sessions of the file");
+        assert_eq!(
+            (&half.hosts.len(), &half.volumes, &half.copies),
+            (&same.hosts.len(), &same.volumes, &same.copies)
+        );
+        let databases =
+            |solution: &Solution| plan::plan(solution, &[]).expect("planned").layout.databases.len();
+        assert_eq!(databases(&half), databases(&same));
+    }
+
+    #[test]
+    fn a_number_of_mailboxes_whose_databases_do_not_fit_is_refused() {
+        let solution = Solution::parse(HONEST, "s.toml").expect("it is valid");
+        assert!(Scaling::of(&solution).expect("it has users").solution(40_000).is_err());
+    }
+}

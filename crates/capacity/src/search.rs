@@ -1,0 +1,376 @@
+//! The search for the largest load that breaks no limit, as a state machine: measurements in, the next loads to measure
+//! or the answer out.
+//!
+//! It goes up or down from the start until one load breaks no limit and a higher one does, two steps for a doubling,
+//! then narrows that bracket to 2 % by the curves of the limits that break, and measures the load below the limit
+//! again with another seed. If that breaks a limit, it looks for a load below. Where equal loads scatter, a line
+//! through what was measured near the limit tells how sure the place of the limit is.
+//!
+//! Invariants
+//! 1. No measurement at the answer broke a limit, and no lower load breaks one on the mean of its measurements.
+//! 2. At most [`PROBES_MAX`] measurements, and none outside the range.
+//! 3. Same measurements, same steps.
+//!
+//! Limits: what lies between two measured loads is not seen. A dip narrower than that distance stays unnoticed.
+
+use crate::curve::{Crossing, Curve};
+
+/// Most measurements of a search.
+pub const PROBES_MAX: usize = 12;
+/// Measurements that a bracket leaves for equal loads.
+const REPLICATES: usize = 1;
+/// Most share by which the lowest load that breaks a limit is above the answer, where nothing scatters.
+const NARROW: f64 = 1.02;
+/// Scatter of the crossing from seed to seed, as a share of the load, that decides nothing.
+const QUIET: f64 = 0.004;
+/// At one percent more load the figure is so many percent worse: a cliff.
+const CLIFF: f64 = 10.0;
+/// Most distance from a load that holds to one below it that was measured.
+const WIDE: f64 = 1.6;
+
+/// Standard errors that hold the truth in 90 % of cases, for one degree of freedom and more (Student's t).
+const ERRORS: [f64; 4] = [6.31, 2.92, 2.35, 2.13];
+
+/// A load to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Probe {
+    /// The load.
+    pub load: u64,
+    /// Where the randomness of the measurement comes from.
+    pub seed: u64,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// At what load.
+    pub probe: Probe,
+    /// Margin of each limit: the logarithm of limit over figure, negative where the limit is broken. Finite numbers, as
+    /// many for each measurement.
+    pub margins: Vec<f64>,
+}
+
+impl Measured {
+    fn holds(&self) -> bool {
+        self.margins.iter().all(|&margin| margin >= 0.0)
+    }
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Measure these loads, in any order or side by side.
+    Measure(Vec<Probe>),
+    /// Nothing more.
+    Answer(Answer),
+}
+
+/// What the search has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// The largest load that breaks no limit.
+    Carried(u64),
+    /// No measured load breaks a limit: this is the highest, the end of the range unless the measurements ended before.
+    AtLeast(u64),
+    /// Every measured load breaks a limit: this is the lowest, the beginning of the range unless the measurements ended
+    /// before.
+    NoneInRange(u64),
+}
+
+impl Found {
+    /// The load that is carried, if one is.
+    pub fn load(self) -> Option<u64> {
+        match self {
+            Found::Carried(load) | Found::AtLeast(load) => Some(load),
+            Found::NoneInRange(_) => None,
+        }
+    }
+}
+
+/// How a limit is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// A little more load makes the figure much worse: by 10 % or more for each percent.
+    Cliff,
+    /// The figure gets worse bit by bit.
+    Slope,
+}
+
+/// Where one limit is reached.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limit {
+    /// Its place in [`Measured::margins`].
+    pub index: usize,
+    /// Load at which its figure reaches it; `None` if it held, or was broken, at every measured load.
+    pub at: Option<f64>,
+    /// Its mean margin at the answer, or at the lowest measured load where there is no answer.
+    pub margin: f64,
+}
+
+/// The answer of a search.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// What was found.
+    pub found: Found,
+    /// The loads between which the first limit is reached: the bracket, and the 90 % interval of the crossing where the
+    /// measurements scatter. `None` without a bracket.
+    pub interval: Option<(f64, f64)>,
+    /// How the first limit is reached, where it is in the bracket.
+    pub shape: Option<Shape>,
+    /// The limits, the one that is reached first at the front.
+    pub limits: Vec<Limit>,
+}
+
+/// The search.
+#[derive(Debug, Clone)]
+pub struct Search {
+    least: u64,
+    most: u64,
+    start: u64,
+    seed: u64,
+    measured: Vec<Measured>,
+}
+
+/// Two loads next to each other: the lower one breaks no limit, the higher one does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bracket {
+    low: u64,
+    high: u64,
+}
+
+impl Bracket {
+    fn width(self) -> f64 {
+        (self.high as f64 / self.low as f64).ln()
+    }
+
+    fn is_narrow(self) -> bool {
+        self.high - self.low <= 1 || self.high as f64 <= self.low as f64 * NARROW
+    }
+
+    /// A load so far into the bracket, from 0 to 1, inside it.
+    fn inside(self, share: f64) -> u64 {
+        let load = (self.low as f64 * (share * self.width()).exp()).round() as u64;
+        load.clamp(self.low + 1, self.high - 1)
+    }
+}
+
+impl Search {
+    /// A search from `least` to `most` that begins at `start`. Measurements get `seed` and the numbers after it.
+    pub fn new(least: u64, most: u64, start: u64, seed: u64) -> Search {
+        let least = least.max(1);
+        let most = most.max(least);
+        Search { least, most, start: start.clamp(least, most), seed, measured: Vec::new() }
+    }
+
+    /// Takes a measurement.
+    pub fn add(&mut self, measured: Measured) {
+        self.measured.push(measured);
+    }
+
+    /// The measurements so far.
+    pub fn measured(&self) -> &[Measured] {
+        &self.measured
+    }
+
+    /// What to do next, by what was measured.
+    pub fn step(&self) -> Step {
+        let room = PROBES_MAX.saturating_sub(self.measured.len());
+        let mut wanted = self.wanted();
+        wanted.truncate(room);
+        if wanted.is_empty() { Step::Answer(self.answer()) } else { Step::Measure(wanted) }
+    }
+
+    fn wanted(&self) -> Vec<Probe> {
+        match (self.highest_safe(), self.lowest_broken()) {
+            (None, None) if self.measured.is_empty() => {
+                self.each(&[self.start, down(self.start, self.stride())])
+            }
+            (None, None) => self.each(&[down(self.lowest(), self.stride())]),
+            (Some(low), None) if low == self.most => self.again(low, 2),
+            (Some(low), None) => self.each(&[up(low, self.stride())]),
+            (None, Some(high)) if high == self.least => Vec::new(),
+            (None, Some(high)) => self.each(&[down(high, self.stride())]),
+            (Some(low), Some(high)) => {
+                let bracket = Bracket { low, high };
+                if let Some(below) = self.unknown_below(low) {
+                    return self.each(&[below]);
+                }
+                let has_room = self.measured.len() + REPLICATES < PROBES_MAX;
+                match bracket.is_narrow() || !has_room {
+                    true => self.again(low, if self.scattering(bracket).is_some() { 3 } else { 2 }),
+                    false => self.once(bracket.inside(self.share(bracket))),
+                }
+            }
+        }
+    }
+
+    /// Two steps make a doubling at first, so that nothing wide is passed over; then each.
+    fn stride(&self) -> f64 {
+        if self.measured.len() <= 5 { 2.0_f64.sqrt() } else { 2.0 }
+    }
+
+    /// Measures these loads, as far as the range has them.
+    fn each(&self, loads: &[u64]) -> Vec<Probe> {
+        let mut loads: Vec<u64> =
+            loads.iter().map(|load| load.clamp(&self.least, &self.most)).copied().collect();
+        loads.dedup();
+        loads.into_iter().flat_map(|load| self.once(load)).collect()
+    }
+
+    /// A step below a load that was reached from above: between what breaks a limit on both sides, a load may hold.
+    fn unknown_below(&self, low: u64) -> Option<u64> {
+        let near = low as f64 / WIDE;
+        let is_known = loads(&self.measured).any(|load| load < low && load as f64 >= near);
+        (low > self.least && !is_known).then(|| down(low, 2.0_f64.sqrt()))
+    }
+
+    /// Measures a load once more.
+    fn once(&self, load: u64) -> Vec<Probe> {
+        self.again(load, self.times(load) + 1)
+    }
+
+    /// Measures a load with other seeds until it was measured so often.
+    fn again(&self, load: u64, times: usize) -> Vec<Probe> {
+        let done = self.times(load);
+        (done..times).map(|number| Probe { load, seed: self.seed.wrapping_add(number as u64) }).collect()
+    }
+
+    fn times(&self, load: u64) -> usize {
+        self.measured.iter().filter(|one| one.probe.load == load).count()
+    }
+
+    fn lowest(&self) -> u64 {
+        loads(&self.measured).min().unwrap_or(self.start)
+    }
+
+    fn lowest_broken(&self) -> Option<u64> {
+        lowest_broken(&self.measured)
+    }
+
+    fn highest_safe(&self) -> Option<u64> {
+        highest_safe(&self.measured)
+    }
+
+    /// Where in the bracket to look next: where the first limit is reached by the line between its margins; in the
+    /// middle if that has not halved the bracket the last time.
+    fn share(&self, bracket: Bracket) -> f64 {
+        let before = &self.measured[..self.measured.len() - 1];
+        let last = highest_safe(before).zip(lowest_broken(before)).map(|(low, high)| Bracket { low, high });
+        if last.is_some_and(|last| last.width() < 2.0 * bracket.width()) {
+            return 0.5;
+        }
+        let crossing = self.curves().filter_map(|curve| {
+            let (low, high) = (curve.mean(bracket.low)?, curve.mean(bracket.high)?);
+            (high < 0.0).then(|| low.max(0.0) / (low.max(0.0) - high))
+        });
+        crossing.fold(1.0, f64::min).clamp(0.25, 0.75)
+    }
+
+    fn curves(&self) -> impl Iterator<Item = Curve> + '_ {
+        let limits = self.measured.first().map_or(0, |one| one.margins.len());
+        (0..limits).map(|index| {
+            let mut curve = Curve::default();
+            self.measured.iter().for_each(|one| curve.add(one.probe.load, one.margins[index]));
+            curve
+        })
+    }
+
+    /// The first crossing of a limit near the bracket.
+    fn crossing(&self, bracket: Bracket) -> Option<Crossing> {
+        let broken = self.curves().filter(|curve| curve.mean(bracket.high).is_some_and(|mean| mean < 0.0));
+        let near = broken.filter_map(|curve| curve.crossing(curve.falls_through_zero_at()?));
+        near.min_by(|a, b| a.ln_load.total_cmp(&b.ln_load))
+    }
+
+    /// The first crossing, if it is at another load from seed to seed.
+    fn scattering(&self, bracket: Bracket) -> Option<Crossing> {
+        self.crossing(bracket).filter(|crossing| crossing.scatter > QUIET)
+    }
+
+    fn answer(&self) -> Answer {
+        let lowest = self.lowest();
+        let bracket = self.highest_safe().zip(self.lowest_broken()).map(|(low, high)| Bracket { low, high });
+        let found = match (self.highest_safe(), bracket) {
+            (Some(load), None) => Found::AtLeast(load),
+            (Some(load), Some(_)) => Found::Carried(load),
+            (None, _) => Found::NoneInRange(lowest),
+        };
+        let at = found.load().unwrap_or(lowest);
+        let mut limits: Vec<Limit> = self
+            .curves()
+            .enumerate()
+            .map(|(index, curve)| Limit {
+                index,
+                at: curve.falls_through_zero_at().map(f64::exp),
+                margin: curve.mean(at).unwrap_or(0.0),
+            })
+            .collect();
+        let key = |limit: &Limit| limit.at.unwrap_or(if limit.margin < 0.0 { 0.0 } else { f64::INFINITY });
+        limits.sort_by(|a, b| key(a).total_cmp(&key(b)).then(a.margin.total_cmp(&b.margin)));
+        Answer {
+            found,
+            interval: bracket.map(|bracket| self.interval(bracket)),
+            shape: bracket.map(|bracket| self.shape(bracket)),
+            limits,
+        }
+    }
+
+    fn interval(&self, bracket: Bracket) -> (f64, f64) {
+        let (low, high) = (bracket.low as f64, bracket.high as f64);
+        let Some(crossing) = self.crossing(bracket) else {
+            return (low, high);
+        };
+        let at = |errors: f64| (crossing.ln_load + errors * crossing.error).exp();
+        let errors = ERRORS[crossing.freedom.clamp(1, ERRORS.len()) - 1];
+        (at(-errors).min(low), at(errors).max(high))
+    }
+
+    /// How much room one more percent of load takes at the limit, in percent; negative.
+    fn slope(&self, bracket: Bracket) -> f64 {
+        let across = |curve: Curve| {
+            let (low, high) = (curve.mean(bracket.low)?, curve.mean(bracket.high)?);
+            (high < 0.0).then(|| (high - low) / bracket.width())
+        };
+        self.scattering(bracket)
+            .map(|crossing| crossing.slope)
+            .or_else(|| self.curves().filter_map(across).reduce(f64::min))
+            .unwrap_or(0.0)
+    }
+
+    fn shape(&self, bracket: Bracket) -> Shape {
+        if self.slope(bracket) <= -CLIFF { Shape::Cliff } else { Shape::Slope }
+    }
+}
+
+fn up(load: u64, stride: f64) -> u64 {
+    (load as f64 * stride).ceil() as u64
+}
+
+fn down(load: u64, stride: f64) -> u64 {
+    (load as f64 / stride).floor() as u64
+}
+
+/// The lowest load that breaks a limit on the mean of its measurements.
+fn lowest_broken(measured: &[Measured]) -> Option<u64> {
+    loads(measured).filter(|&load| is_broken(measured, load)).min()
+}
+
+/// The highest load below that at which no measurement broke a limit.
+fn highest_safe(measured: &[Measured]) -> Option<u64> {
+    let broken = lowest_broken(measured).unwrap_or(u64::MAX);
+    loads(measured).filter(|&load| load < broken && is_safe(measured, load)).max()
+}
+
+fn loads(measured: &[Measured]) -> impl Iterator<Item = u64> + '_ {
+    measured.iter().map(|one| one.probe.load)
+}
+
+fn is_safe(measured: &[Measured], load: u64) -> bool {
+    measured.iter().filter(|one| one.probe.load == load).all(Measured::holds)
+}
+
+fn is_broken(measured: &[Measured], load: u64) -> bool {
+    let here = || measured.iter().filter(|one| one.probe.load == load);
+    let limits = measured.first().map_or(0, |one| one.margins.len());
+    (0..limits).any(|limit| here().map(|one| one.margins[limit]).sum::<f64>() < 0.0)
+}

@@ -1,0 +1,285 @@
+//! What a run of a solution sets out to show: one record, from the plan and the solution file alone.
+//!
+//! Invariant: everything that the sentence of a qualified run says stands in the record, and what nothing backs is a
+//! [`Doubt`] of it. `lint` makes the record again from the solution inside the evidence.
+
+use std::collections::BTreeSet;
+
+use results::figures::counted;
+use results::judge::LatencyRule;
+use results::{Claim, Doubt, Limit, WorldKind};
+use solution::{Behind, HostSpec, Role, Scope, Solution, TestSpec, Thresholds};
+
+use crate::{Outcome, Plan, plan};
+
+/// The claim of a run in `world`. `tests` are the kinds of tests that the run's rules ask for.
+pub fn claim(solution: &Solution, world: WorldKind, tests: Vec<String>) -> Claim {
+    let hosts = solution.hosts_under_test();
+    let mut doubts = sharing(solution, &hosts);
+    if world == WorldKind::Simulated {
+        doubts.extend(assumed(solution, &hosts));
+    }
+    doubts.extend(other_roles(solution, &hosts));
+    doubts.extend(replication(solution));
+    let mut claim = Claim {
+        hosts: hosts.iter().map(|host| host.name.clone()).collect(),
+        tests,
+        storage: storage(solution, &hosts),
+        copies: Some(solution.copies.total()),
+        engine: engine(solution, &hosts),
+        ..Claim::default()
+    };
+    // Without a profile, or where the planner cannot size the solution, its stated target is all there is.
+    if let Ok(planned) = plan(solution, &[]) {
+        doubts.extend(failed_checks(&planned));
+        doubts.extend(fewer_databases(solution, &planned));
+        claim.mailboxes = Some(served(solution, &planned));
+        claim.iops_per_mailbox = solution.load.iops_per_mailbox.or(Some(profile_iops(&planned)));
+        claim.profile_iops_per_mailbox = Some(profile_iops(&planned));
+        claim.iops_per_server = Some(planned.targets.target_iops);
+        claim.failure = Some(planned.targets.target_case.clone());
+        claim.database_bytes = Some(planned.sizing.database_gb * (1u64 << 30) as f64);
+    }
+    claim.doubts = doubts;
+    claim
+}
+
+/// The volumes under test, kind by kind, with the disks behind each.
+fn storage(solution: &Solution, hosts: &[&HostSpec]) -> String {
+    let tested = |kind: usize| {
+        let volumes = hosts.iter().flat_map(|host| &host.volumes);
+        volumes.filter(|volume| volume.is_under_test && volume.kind == kind).count() as u64
+    };
+    let kinds = solution.volumes.iter().enumerate().filter(|(kind, _)| tested(*kind) > 0);
+    let texts = kinds.map(|(kind, volume)| {
+        let behind = match volume.behind {
+            Behind::Disks { disk, disks, raid } => {
+                format!("{disks} {} ({})", solution.disks[disk].name, raid.words())
+            }
+            Behind::Pool(pool) => format!("a part of pool {}", solution.pools[pool].name),
+            Behind::Unknown => "disks that the solution does not name".to_owned(),
+        };
+        format!("{} {} of {behind}", counted(tested(kind), "volume"), volume.name)
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// The engine that puts the load on the storage.
+fn engine(solution: &Solution, hosts: &[&HostSpec]) -> String {
+    let instances = || hosts.iter().flat_map(|host| host.instances());
+    let kib = |sizes: BTreeSet<u64>| {
+        sizes.into_iter().map(|bytes| (bytes >> 10).to_string()).collect::<Vec<_>>().join(" and ")
+    };
+    let pages = kib(instances().map(|instance| u64::from(instance.page_bytes)).collect());
+    let logs = kib(instances().map(|instance| instance.log_file_bytes).collect());
+    let year = solution.generation.year();
+    format!("database engine of Exchange {year} with pages of {pages} KiB and logs of {logs} KiB")
+}
+
+fn profile_iops(planned: &Plan) -> f64 {
+    planned.sizing.iops_per_mailbox_with_headroom
+}
+
+/// Mailboxes whose databases are in service while the failure under test lasts.
+fn served(solution: &Solution, planned: &Plan) -> f64 {
+    let tested = planned.failures.named().next().filter(|_| !solution.failed.is_empty());
+    let lost = tested.map_or(0, |failure| failure.lost_databases);
+    let databases = planned.layout.databases.len().max(1) as f64;
+    (planned.mailboxes as f64 * (1.0 - f64::from(lost) / databases)).round()
+}
+
+fn doubt(part: &str, text: impl Into<String>) -> Doubt {
+    Doubt { part: part.to_owned(), text: text.into() }
+}
+
+/// A plan that fails backs no claim, and neither does one that could not judge whether the storage suffices.
+fn failed_checks(planned: &Plan) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    for check in &planned.checks {
+        match check.outcome {
+            Outcome::Fail => doubts.push(doubt("plan", format!("the plan fails: {}", check.name))),
+            Outcome::NotJudged if check.name == "storage fits" => {
+                doubts.push(doubt("plan", "the plan cannot judge whether the storage fits"));
+            }
+            _ => {}
+        }
+    }
+    doubts.dedup();
+    doubts
+}
+
+/// Hosts that share the storage carry their part of the load on it, unless the failure under test takes them away.
+fn sharing(solution: &Solution, hosts: &[&HostSpec]) -> Vec<Doubt> {
+    let lost: Vec<usize> = solution.failed.iter().flat_map(|name| solution.hosts_lost_with(name)).collect();
+    let is_shared = solution.array.as_ref().is_some_and(|array| array.scope == Scope::Shared);
+    let mut doubts = Vec::new();
+    for (index, host) in solution.hosts.iter().enumerate() {
+        let name = &host.name;
+        let shares = || hosts.iter().any(|tested| solution.place_of(tested) == solution.place_of(host));
+        if host.is_under_test && lost.contains(&index) {
+            doubts.push(doubt("hosts", format!("{name} is under test and counts as lost")));
+        } else if !host.is_under_test && !lost.contains(&index) && is_shared && shares() {
+            doubts.push(doubt("hosts", format!("{name} shares the storage and is not under test")));
+        }
+    }
+    doubts
+}
+
+/// What a simulation assumes because the solution does not describe it.
+fn assumed(solution: &Solution, hosts: &[&HostSpec]) -> Vec<Doubt> {
+    let Some(array) = &solution.array else {
+        return vec![doubt("storage", "the storage is not described: there is no [array]")];
+    };
+    let mut doubts = Vec::new();
+    for host in hosts {
+        if host.cores.is_none() {
+            doubts.push(doubt("storage", format!("{} has no `cores`: it is simulated with one", host.name)));
+        }
+        let tested = host.volumes.iter().filter(|volume| volume.is_under_test);
+        let unknown = tested.filter(|volume| solution.volumes[volume.kind].behind == Behind::Unknown);
+        if array.store.is_none() {
+            doubts.extend(
+                unknown.map(|volume| {
+                    doubt("storage", format!("{} of {} names no disks", volume.name, host.name))
+                }),
+            );
+        }
+    }
+    doubts
+}
+
+/// The plan counts no volume of another role, so it says nothing of databases that lie on one.
+fn other_roles(solution: &Solution, hosts: &[&HostSpec]) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    for host in hosts {
+        let databases = host.instances().flat_map(|instance| &instance.databases);
+        let used: BTreeSet<&str> = databases.map(|database| database.volume.as_str()).collect();
+        let others = host.volumes.iter().filter(|volume| volume.role != Role::Database);
+        for volume in others.filter(|volume| used.contains(volume.name.as_str())) {
+            let role = &solution.volumes[volume.kind].name;
+            let text =
+                format!("{} of {} holds databases, and `{role}` has another role", volume.name, host.name);
+            doubts.push(doubt("storage", text));
+        }
+    }
+    doubts
+}
+
+/// A host under test has as many databases as are active on it while the failure lasts.
+fn fewer_databases(solution: &Solution, planned: &Plan) -> Vec<Doubt> {
+    let tested = planned.failures.named().next().filter(|_| !solution.failed.is_empty());
+    let failure = tested.unwrap_or_else(|| planned.failures.worst());
+    let mut doubts = Vec::new();
+    for (host, active) in solution.hosts.iter().zip(&failure.active).filter(|(host, _)| host.is_under_test) {
+        let count: u64 = host.instances().map(|instance| instance.databases.len() as u64).sum();
+        if count < u64::from(*active) {
+            let there = counted(count, "database");
+            doubts.push(doubt(
+                "databases",
+                format!("{} is tested with {there}, and {active} are active on it", host.name),
+            ));
+        }
+    }
+    doubts
+}
+
+/// The published load reads the log for each passive copy.
+fn replication(solution: &Solution) -> Option<Doubt> {
+    let (tested, planned) = (solution.load.copies, solution.copies.total());
+    let text = || format!("the load reads the log for {tested} copies, and the solution has {planned}");
+    (tested < planned).then(|| doubt("copies", text()))
+}
+
+/// The latency limits of a test, under the names of their rules, each beside the published one.
+pub fn limits(spec: &TestSpec) -> Vec<Limit> {
+    let of = |thresholds: &Thresholds, rule| match rule {
+        LatencyRule::ReadAvg => thresholds.read_avg_ms,
+        LatencyRule::ReadMax => thresholds.read_max_ms,
+        LatencyRule::LogWriteAvg => thresholds.log_write_avg_ms,
+        LatencyRule::LogWriteMax => thresholds.log_write_max_ms,
+    };
+    let limit = |rule: LatencyRule| {
+        let (value, published) = (of(&spec.thresholds, rule)?, of(&spec.published, rule));
+        Some(Limit { rule: rule.name().into(), value, unit: "ms".into(), published })
+    };
+    LatencyRule::ALL.into_iter().filter_map(limit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::claims::HONEST;
+
+    use super::*;
+
+    fn claimed(changes: &[(&str, &str)], world: WorldKind) -> Claim {
+        let text = changes.iter().fold(HONEST.to_owned(), |text, (from, to)| {
+            assert!(text.contains(from), "nothing to change: {from}");
+            text.replacen(from, to, 1)
+        });
+        claim(&Solution::parse(&text, "s.toml").expect("it is valid"), world, Vec::new())
+    }
+
+    fn doubts(changes: &[(&str, &str)]) -> Vec<String> {
+        claimed(changes, WorldKind::Simulated).doubts.into_iter().map(|doubt| doubt.text).collect()
+    }
+
+    #[test]
+    fn claim_of_an_honest_solution_has_every_part_and_no_doubt() {
+        let honest = claimed(&[], WorldKind::Simulated);
+        assert_eq!(honest.doubts, Vec::new());
+        assert_eq!((honest.mailboxes, honest.iops_per_mailbox), (Some(400.0), Some(0.121)));
+        assert_eq!((honest.failure.as_deref(), &honest.hosts[..]), (Some("mbx2"), &["mbx1".to_owned()][..]));
+        assert!(honest.profile_iops_per_mailbox.is_some_and(|iops| iops < 0.121));
+        assert!(honest.database_bytes.is_some_and(|bytes| bytes > 1e11));
+        assert_eq!(honest.storage, "1 volume V1 of 2 ST4000NM0023 (RAID 1)");
+        assert_eq!(honest.copies, Some(2));
+        assert_eq!(
+            honest.engine,
+            "database engine of Exchange 2013 with pages of 32 KiB and logs of 1024 KiB"
+        );
+    }
+
+    /// One copy less: the loss of mbx2 takes one of two databases away.
+    #[test]
+    fn mailboxes_that_the_failure_takes_away_are_not_claimed() {
+        let one_copy = [("per_site = [2]", "per_site = [1]")];
+        assert_eq!(claimed(&one_copy, WorldKind::Real).mailboxes, Some(200.0));
+        assert!(
+            doubts(&one_copy).iter().any(|text| text.starts_with("the plan fails")),
+            "{:?}",
+            doubts(&one_copy)
+        );
+    }
+
+    #[test]
+    fn storage_that_a_simulation_assumes_is_doubtful_and_real_storage_is_not() {
+        let start = HONEST.find("[array]").expect("it has one");
+        let end = HONEST.find("[[instance]]").expect("it has one");
+        let without = [(&HONEST[start..end], "")];
+        assert_eq!(doubts(&without), ["the storage is not described: there is no [array]"]);
+        assert_eq!(claimed(&without, WorldKind::Real).doubts, Vec::new());
+        assert!(
+            doubts(&[("cores = 8\n", "")])
+                .contains(&"mbx1 has no `cores`: it is simulated with one".to_owned())
+        );
+    }
+
+    #[test]
+    fn hosts_that_share_the_storage_are_loaded_together_or_lost() {
+        let four = [("count = 2\nsite", "count = 4\nsite")];
+        let told = doubts(&four);
+        for host in ["mbx3", "mbx4"] {
+            assert!(told.contains(&format!("{host} shares the storage and is not under test")), "{told:?}");
+        }
+        let of_each = [four[0], ("scope = \"shared\"", "scope = \"host\"")];
+        assert!(!doubts(&of_each).iter().any(|text| text.contains("shares the storage")));
+        let told = doubts(&[("failed = [\"mbx2\"]", "failed = [\"mbx1\"]")]);
+        assert!(told.contains(&"mbx1 is under test and counts as lost".to_owned()), "{told:?}");
+    }
+
+    #[test]
+    fn log_that_is_read_for_fewer_copies_than_planned_is_doubtful() {
+        let told = doubts(&[("target_iops = 48.4", "target_iops = 48.4\ncopies = 1")]);
+        assert_eq!(told, ["the load reads the log for 1 copies, and the solution has 2"]);
+    }
+}

@@ -1,0 +1,405 @@
+//! The arithmetic of a measured window, over rows. The running campaign, tuning, scheduled faults, the report and lint
+//! judge by these functions alone.
+//!
+//! Invariants
+//! 1. A sample is what the databases and logs of one host counted between two ticks of that host. Rows that begin
+//!    within half a sample of each other belong to the same one.
+//! 2. A rest at the end of a window that is shorter than half a sample counts in the sums. It is no sample, unless the
+//!    window has no other.
+//! 3. The latency of a sample is a mean over operations; the worst sample is the one with the highest mean, of equal
+//!    ones the first.
+//! 4. An operation that waits at the end of a sample counts in it with the time that it has waited so far, if that
+//!    raises the mean: storage that no longer answers is no storage without a load. The same holds at the end of the
+//!    window. Operations that have just begun lower no mean.
+//!
+//! Limits: memory is one [`Fold`] per class of I/O and database or log, whatever the length of the window.
+
+use std::collections::BTreeMap;
+
+use crate::{Counter, CounterSample, IoClass, IoTotals, Measure, Origin, Sample, Waiting};
+
+/// A rule about latencies: a class of I/O, and the mean or the worst sample of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LatencyRule {
+    /// Mean latency of transactional page reads of a database.
+    ReadAvg,
+    /// Highest sample mean of the same.
+    ReadMax,
+    /// Mean latency of log writes of an instance.
+    LogWriteAvg,
+    /// Highest sample mean of the same.
+    LogWriteMax,
+}
+
+impl LatencyRule {
+    /// All of them, in the order of the report.
+    pub const ALL: [LatencyRule; 4] =
+        [LatencyRule::ReadAvg, LatencyRule::ReadMax, LatencyRule::LogWriteAvg, LatencyRule::LogWriteMax];
+
+    /// Stable name, as verdicts and limits have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            LatencyRule::ReadAvg => "read_latency_avg",
+            LatencyRule::ReadMax => "read_latency_max",
+            LatencyRule::LogWriteAvg => "log_write_latency_avg",
+            LatencyRule::LogWriteMax => "log_write_latency_max",
+        }
+    }
+
+    /// The rule with this stable name.
+    pub fn from_name(name: &str) -> Option<LatencyRule> {
+        LatencyRule::ALL.into_iter().find(|rule| rule.name() == name)
+    }
+
+    /// The I/O that it judges.
+    pub fn class(self) -> IoClass {
+        match self {
+            LatencyRule::ReadAvg | LatencyRule::ReadMax => IoClass::TransactionalRead,
+            LatencyRule::LogWriteAvg | LatencyRule::LogWriteMax => IoClass::LogWrite,
+        }
+    }
+
+    /// Whether it judges each database; the others judge each log.
+    pub fn is_of_databases(self) -> bool {
+        self.class() == IoClass::TransactionalRead
+    }
+
+    /// Whether it judges the worst sample; the others judge the mean of the window.
+    pub fn is_of_worst_sample(self) -> bool {
+        matches!(self, LatencyRule::ReadMax | LatencyRule::LogWriteMax)
+    }
+
+    /// The figure in ms that it judges; `None` if nothing was counted.
+    pub fn figure_ms(self, fold: &Fold) -> Option<f64> {
+        if self.is_of_worst_sample() { fold.worst().map(|worst| worst.latency_ms) } else { fold.latency_ms() }
+    }
+}
+
+/// Time from its start up to its end, in ms since the run began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// First millisecond.
+    pub start_ms: u64,
+    /// First millisecond behind it.
+    pub end_ms: u64,
+}
+
+impl Span {
+    /// Length in seconds.
+    pub fn seconds(self) -> f64 {
+        self.end_ms.saturating_sub(self.start_ms) as f64 / 1e3
+    }
+
+    /// Whether the moment lies in it.
+    pub fn holds(self, at_ms: u64) -> bool {
+        (self.start_ms..self.end_ms).contains(&at_ms)
+    }
+}
+
+/// Finds the samples of one host in the starts and lengths of its rows.
+#[derive(Debug, Clone, Default)]
+pub struct SampleClock {
+    sample_ms: u64,
+    open: Option<Span>,
+    has_whole: bool,
+}
+
+impl SampleClock {
+    /// A clock for samples of this length.
+    pub fn new(sample_ms: u64) -> SampleClock {
+        SampleClock { sample_ms, ..SampleClock::default() }
+    }
+
+    fn is_short(&self, ms: u64) -> bool {
+        ms < self.sample_ms.div_ceil(2)
+    }
+
+    /// Takes a row; rows come in the order of their starts. Returns the sample that ends where this row begins.
+    pub fn take(&mut self, start_ms: u64, interval_ms: u64) -> Option<Span> {
+        let end_ms = start_ms + interval_ms.max(1);
+        match &mut self.open {
+            Some(open) if start_ms.saturating_sub(open.start_ms) < self.sample_ms.div_ceil(2) => {
+                open.end_ms = open.end_ms.max(end_ms);
+                None
+            }
+            open => {
+                let closed = open.replace(Span { start_ms, end_ms });
+                self.has_whole |= closed.is_some();
+                closed
+            }
+        }
+    }
+
+    /// The last sample; `None` if what is left is a rest.
+    pub fn finish(&mut self) -> Option<Span> {
+        let last = self.open.take()?;
+        let is_rest = self.has_whole && self.is_short(last.end_ms - last.start_ms);
+        (!is_rest).then_some(last)
+    }
+}
+
+/// The sample of a window with the highest mean latency.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Worst {
+    /// Mean latency of its operations.
+    pub latency_ms: f64,
+    /// Its start.
+    pub start_ms: u64,
+}
+
+/// Mean latency in ms of the operations that completed in some time, or of these and those that wait at its end,
+/// whichever is higher; `None` if there was neither.
+pub fn latency_ms(completed: IoTotals, waiting: IoTotals) -> Option<f64> {
+    let with_waiting = completed.latency_ms_with(waiting)?;
+    Some(completed.latency_ms().map_or(with_waiting, |mean| mean.max(with_waiting)))
+}
+
+/// What waits where it raises the mean of what completed. Nearly always some operation has just begun: rows of each
+/// second hold only the waits that say more than the completed operations.
+pub fn held_up(
+    completed: impl Fn(IoClass) -> IoTotals,
+    waiting: &Waiting,
+) -> impl Iterator<Item = (Measure, IoTotals)> {
+    IoClass::ALL.into_iter().filter_map(move |class| {
+        let (completed, waiting) = (completed(class), waiting.class(class));
+        let raises = latency_ms(completed, waiting) > completed.latency_ms();
+        raises.then_some((Measure::Waiting(class), waiting))
+    })
+}
+
+/// Operations of a window, sample by sample.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Fold {
+    completed: IoTotals,
+    waiting: IoTotals,
+    worst: Option<Worst>,
+}
+
+impl Fold {
+    /// Adds a sample: what completed in it, and what waits at its end.
+    pub fn add_sample(&mut self, start_ms: u64, completed: IoTotals, waiting: IoTotals) {
+        self.add_rest(completed, waiting);
+        if let Some(latency_ms) = latency_ms(completed, waiting)
+            && self.worst.is_none_or(|worst| latency_ms > worst.latency_ms)
+        {
+            self.worst = Some(Worst { latency_ms, start_ms });
+        }
+    }
+
+    /// Adds what belongs to the window and to no sample.
+    pub fn add_rest(&mut self, completed: IoTotals, waiting: IoTotals) {
+        self.completed.add(completed);
+        self.waiting = waiting;
+    }
+
+    /// What completed in the window.
+    pub fn completed(&self) -> IoTotals {
+        self.completed
+    }
+
+    /// Mean latency in ms over the operations of the window; `None` if there was none.
+    pub fn latency_ms(&self) -> Option<f64> {
+        latency_ms(self.completed, self.waiting)
+    }
+
+    /// The worst sample; `None` if no sample has an operation.
+    pub fn worst(&self) -> Option<Worst> {
+        self.worst
+    }
+}
+
+/// A fold that is being filled, with the counts of the sample that is open.
+#[derive(Debug, Clone, Copy, Default)]
+struct Filling {
+    fold: Fold,
+    completed: IoTotals,
+    waiting: IoTotals,
+}
+
+/// The window of one host, folded row by row.
+#[derive(Debug, Clone, Default)]
+pub struct WindowFold {
+    clock: SampleClock,
+    io: BTreeMap<(Origin, IoClass), Filling>,
+    counters: BTreeMap<Counter, u64>,
+}
+
+impl WindowFold {
+    /// An empty window with samples of this length.
+    pub fn new(sample_ms: u64) -> WindowFold {
+        WindowFold { clock: SampleClock::new(sample_ms), ..WindowFold::default() }
+    }
+
+    /// Adds a row of a database or log; rows come in the order of their starts. Rows of the host sum these up and are
+    /// left out.
+    pub fn add(&mut self, row: &Sample) {
+        let (class, is_waiting) = match row.measure {
+            Measure::Io(class) => (class, false),
+            Measure::Waiting(class) => (class, true),
+            Measure::Batch | Measure::BatchIntended => return,
+        };
+        if row.origin.instance.is_none() {
+            return;
+        }
+        self.tick(row.t_ms, row.interval_ms);
+        let filling = self.io.entry((row.origin.clone(), class)).or_default();
+        match is_waiting {
+            false => filling.completed.add(row.totals),
+            // A later row of the same sample replaces it: each says what waits at its own end.
+            true => filling.waiting = row.totals,
+        }
+    }
+
+    /// Adds a counter of a database or log.
+    pub fn add_counter(&mut self, row: &CounterSample) {
+        if row.origin.instance.is_none() {
+            return;
+        }
+        self.tick(row.t_ms, row.interval_ms);
+        if !row.counter.is_level() {
+            *self.counters.entry(row.counter).or_default() += row.value;
+        }
+    }
+
+    fn tick(&mut self, start_ms: u64, interval_ms: u64) {
+        if let Some(closed) = self.clock.take(start_ms, interval_ms) {
+            self.close(|fold, completed, waiting| fold.add_sample(closed.start_ms, completed, waiting));
+        }
+    }
+
+    /// Closes the last sample: nothing is added any more.
+    pub fn finish(&mut self) {
+        match self.clock.finish() {
+            Some(last) => {
+                self.close(|fold, completed, waiting| fold.add_sample(last.start_ms, completed, waiting));
+            }
+            None => self.close(Fold::add_rest),
+        }
+    }
+
+    fn close(&mut self, add: impl Fn(&mut Fold, IoTotals, IoTotals)) {
+        for Filling { fold, completed, waiting } in self.io.values_mut() {
+            add(fold, std::mem::take(completed), std::mem::take(waiting));
+        }
+    }
+
+    /// What a database or log did of one class; empty if nothing was counted.
+    pub fn of(&self, origin: &Origin, class: IoClass) -> Fold {
+        self.io.get(&(origin.clone(), class)).map(|filling| filling.fold).unwrap_or_default()
+    }
+
+    /// What all databases and logs did of one class.
+    pub fn completed(&self, class: IoClass) -> IoTotals {
+        let mut totals = IoTotals::default();
+        let of_class = self.io.iter().filter(|((_, of), _)| *of == class);
+        of_class.for_each(|(_, filling)| totals.add(filling.fold.completed));
+        totals
+    }
+
+    /// Transactional I/O: database page reads and writes of transactions. Maintenance, log, replication and backup are
+    /// not in it.
+    pub fn transactional(&self) -> u64 {
+        self.completed(IoClass::TransactionalRead).count + self.completed(IoClass::TransactionalWrite).count
+    }
+
+    /// Sum of a counter over all databases and logs.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.counters.get(&counter).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn database() -> Origin {
+        Origin::database("h", "I", "D")
+    }
+
+    /// One read of each latency in a row of so many seconds.
+    fn reads(from_s: u64, seconds: u64, latencies_ms: &[u64]) -> Sample {
+        let mut totals = IoTotals::default();
+        latencies_ms.iter().for_each(|ms| totals.add(IoTotals::one(4096, ms * 1_000_000)));
+        Sample::new(1, database(), IoClass::TransactionalRead, from_s * 1_000, seconds * 1_000, totals)
+    }
+
+    fn folded(rows: &[Sample]) -> Fold {
+        let mut window = WindowFold::new(15_000);
+        rows.iter().for_each(|row| window.add(row));
+        window.finish();
+        window.of(&database(), IoClass::TransactionalRead)
+    }
+
+    #[test]
+    fn the_worst_sample_is_a_mean_and_says_when() {
+        let fold = folded(&[reads(0, 15, &[1, 1]), reads(15, 15, &[2, 90]), reads(30, 15, &[40, 40])]);
+        assert_eq!(fold.worst(), Some(Worst { latency_ms: 46.0, start_ms: 15_000 }));
+        assert_eq!(fold.latency_ms(), Some(29.0), "the mean is weighted by operation");
+    }
+
+    #[test]
+    fn of_equal_worst_samples_the_first_is_told() {
+        let fold = folded(&[reads(0, 15, &[7]), reads(15, 15, &[7])]);
+        assert_eq!(fold.worst(), Some(Worst { latency_ms: 7.0, start_ms: 0 }));
+    }
+
+    #[test]
+    fn a_rest_counts_but_is_no_maximum_unless_it_is_all_there_is() {
+        let fold = folded(&[reads(0, 15, &[2]), reads(15, 7, &[150])]);
+        assert_eq!((fold.worst().map(|worst| worst.latency_ms), fold.latency_ms()), (Some(2.0), Some(76.0)));
+        let fold = folded(&[reads(0, 15, &[2]), reads(15, 8, &[150])]);
+        assert_eq!(fold.worst().map(|worst| worst.latency_ms), Some(150.0), "8 s are more than half of 15 s");
+        let fold = folded(&[reads(0, 7, &[150])]);
+        assert_eq!(fold.worst().map(|worst| worst.latency_ms), Some(150.0));
+    }
+
+    /// Operations that wait at the end of a row of so many seconds, each for so many ms.
+    fn waiting(from_s: u64, seconds: u64, waited_ms: &[u64]) -> Sample {
+        let mut totals = IoTotals::default();
+        waited_ms.iter().for_each(|ms| totals.add(IoTotals::one(0, ms * 1_000_000)));
+        let measure = Measure::Waiting(IoClass::TransactionalRead);
+        Sample::new(1, database(), measure, from_s * 1_000, seconds * 1_000, totals)
+    }
+
+    #[test]
+    fn operations_that_never_return_count_with_the_time_that_they_have_waited() {
+        let lost = [reads(0, 15, &[2, 2]), waiting(15, 15, &[15_000]), waiting(30, 15, &[30_000])];
+        let fold = folded(&lost);
+        assert_eq!(fold.worst(), Some(Worst { latency_ms: 30_000.0, start_ms: 30_000 }));
+        assert_eq!(fold.latency_ms(), Some(10_001.333_333_333_334), "(2 + 2 + 30,000) / 3");
+        assert_eq!(fold.completed().count, 2, "they have not completed");
+        let fold = folded(&[lost[0].clone(), lost[1].clone(), reads(30, 15, &[30_000])]);
+        assert_eq!(fold.latency_ms(), Some(10_001.333_333_333_334), "the operation counts once");
+    }
+
+    #[test]
+    fn operations_that_have_just_begun_hide_no_slow_ones() {
+        let fold = folded(&[reads(0, 15, &[40]), waiting(0, 15, &[1, 1, 1])]);
+        assert_eq!((fold.latency_ms(), fold.worst().map(|worst| worst.latency_ms)), (Some(40.0), Some(40.0)));
+    }
+
+    #[test]
+    fn rows_that_begin_within_half_a_sample_are_one_sample() {
+        let fold = folded(&[reads(0, 15, &[10]), reads(7, 8, &[30]), reads(15, 15, &[5])]);
+        assert_eq!(fold.worst(), Some(Worst { latency_ms: 20.0, start_ms: 0 }));
+    }
+
+    #[test]
+    fn maintenance_log_and_host_rows_are_no_transactional_io() {
+        let mut window = WindowFold::new(15_000);
+        for class in IoClass::ALL {
+            window.add(&Sample::new(1, database(), class, 0, 15_000, IoTotals::one(4096, 1_000_000)));
+            window.add(&Sample::new(1, Origin::host("h"), class, 0, 1_000, IoTotals::one(4096, 1_000_000)));
+        }
+        window.finish();
+        assert_eq!(window.transactional(), 2);
+    }
+
+    #[test]
+    fn every_rule_is_found_by_its_name() {
+        for rule in LatencyRule::ALL {
+            assert_eq!(LatencyRule::from_name(rule.name()), Some(rule));
+        }
+        assert_eq!(LatencyRule::from_name("achieved_iops"), None);
+    }
+}
