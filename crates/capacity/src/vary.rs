@@ -47,10 +47,10 @@ pub fn cases(solution: Solution, variations: &[Vary], known: &[Disk]) -> Result<
                 "copies" => with(&solution, "copies.per_site", wanted)?,
                 key => with(&solution, key, wanted)?,
             };
-            cases.push(Case { changed, solution });
+            cases.push(Case { changed, solution: plan::to_run(solution)? });
         }
     }
-    cases.insert(0, Case { changed: None, solution });
+    cases.insert(0, Case { changed: None, solution: plan::to_run(solution)? });
     Ok(cases)
 }
 

@@ -7,7 +7,7 @@ use campaign::choice::tests_but_drills;
 use evidence::report::{bytes, counted};
 use review::answers::{Checked, Outlook, ToldMistake};
 use simulation::{Assumptions, Planned, Wishes};
-use solution::{Mistake, Solution, SolutionError};
+use solution::Solution;
 
 use crate::failure::{Failure, Status};
 use crate::inputs::{self, SolutionArguments};
@@ -38,7 +38,7 @@ pub fn run(arguments: &CheckArguments) -> Result<Status, Failure> {
             answer.solution = Some(solution.name.clone());
             answer.commands = outlooks(solution, &assumptions);
         }
-        Err(error) => answer.mistakes = told(error),
+        Err(error) => answer.mistakes = ToldMistake::all(error),
     }
     if arguments.json {
         json(&answer)?;
@@ -49,19 +49,10 @@ pub fn run(arguments: &CheckArguments) -> Result<Status, Failure> {
     Ok(Status::Pass)
 }
 
-fn told(error: &SolutionError) -> Vec<ToldMistake> {
-    let told = |mistake: Mistake| ToldMistake {
-        line: error.line_of_mistake(&mistake),
-        setting: mistake.setting.as_ref().map(|setting| setting.text().to_owned()),
-        message: mistake.message,
-        help: mistake.help,
-    };
-    error.mistakes().map(told).collect()
-}
-
 /// What each command would make of a file without mistakes.
 fn outlooks(solution: &Solution, assumptions: &Assumptions) -> Vec<Outlook> {
     let plan = plan::plan(solution, &[]).map_err(Failure::from);
+    let solution = &plan::to_run(solution.clone()).unwrap_or_else(|_| solution.clone());
     let paper = match &plan {
         Ok(_) => "the plan and the hardware; the figures come from runs of this file".to_owned(),
         Err(_) => "a paper shows the plan, and `plan` is not ready".to_owned(),

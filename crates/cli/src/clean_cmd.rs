@@ -28,7 +28,7 @@ pub struct CleanArguments {
 
 /// Runs the command: removes what the markers of this deployment's folders list, then the folders.
 pub fn run(arguments: &CleanArguments) -> Result<Status, Failure> {
-    let solution = arguments.solution.read()?;
+    let solution = arguments.solution.read_to_run()?;
     let deployment = solution.deployment(arguments.host.as_deref())?;
     let dirs: Vec<&Path> = deployment.volumes.iter().map(|volume| Path::new(&volume.dir)).collect();
     if !dirs.iter().any(|dir| dir.exists()) {

@@ -36,6 +36,11 @@ impl SolutionArguments {
         Ok(solution)
     }
 
+    /// The solution with the settings; where it describes no instance, with those of its plan.
+    pub fn read_to_run(&self) -> Result<Solution, Failure> {
+        Ok(plan::to_run(self.read()?)?)
+    }
+
     /// The solution that this text of the file is, with the settings.
     pub fn parse(&self, text: &str) -> Result<Solution, Box<SolutionError>> {
         let mut variables: Vec<(String, String)> = std::env::vars_os()

@@ -24,10 +24,13 @@ pub struct PlanArguments {
     #[arg(long, value_name = "NAMES")]
     scenario: Vec<String>,
     /// Write the planned targets of the tests into the solution file; shows the change, and makes it only with --yes.
-    #[arg(long, conflicts_with_all = ["json", "search"])]
+    #[arg(long, group = "writes", conflicts_with_all = ["json", "search"])]
     write_targets: bool,
-    /// Make the change that --write-targets shows.
-    #[arg(long, requires = "write_targets")]
+    /// Write down the instances that `run` and `simulate` take from the plan where the file has none.
+    #[arg(long, group = "writes", conflicts_with_all = ["json", "search"])]
+    write_instances: bool,
+    /// Make the change that --write-targets or --write-instances shows.
+    #[arg(long, requires = "writes")]
     yes: bool,
     /// Look for the designs with the fewest disks and servers in a catalogue.
     #[arg(long, value_name = "CATALOGUE.toml", conflicts_with_all = ["html", "scenario"])]
@@ -48,8 +51,8 @@ pub fn run(arguments: &PlanArguments) -> Result<Status, Failure> {
     if let Some(page) = &arguments.html {
         write_file(page, &plan::html(&planned))?;
     }
-    if arguments.write_targets {
-        write_targets(&arguments.solution.file, &solution, &planned, arguments.yes)?;
+    if arguments.write_targets || arguments.write_instances {
+        write(arguments, &solution, &planned)?;
     } else if arguments.json {
         data(&format!("{}\n", planned.json()))?;
     } else {
@@ -65,25 +68,26 @@ fn find(solution: &Solution, path: &Path, json: bool) -> Result<Status, Failure>
     Ok(if found.front.is_empty() { Status::VerdictFail } else { Status::Pass })
 }
 
-fn write_targets(path: &Path, solution: &Solution, planned: &plan::Plan, yes: bool) -> Result<(), Failure> {
+fn write(arguments: &PlanArguments, solution: &Solution, planned: &plan::Plan) -> Result<(), Failure> {
+    let path = arguments.solution.file.display();
     if let Some(setting) = solution.settings().next() {
-        let message = format!("targets of other values than the file's are not written: {}", setting.text());
-        return Err(
-            Failure::wrong_input(message).help("write the value into the file, or leave the setting out")
-        );
+        let message = format!("a plan with other values than the file's is not written: {}", setting.text());
+        let help = "write the value into the file, or leave the setting out";
+        return Err(Failure::wrong_input(message).help(help));
     }
-    let edit = plan::write_targets(solution, &planned.targets)?;
+    let edit = if arguments.write_targets { plan::write_targets } else { plan::write_instances };
+    let edit = edit(solution, planned)?;
     if edit.diff.is_empty() {
-        say!("{} says so already", path.display());
+        say!("{path} says so already");
         return Ok(());
     }
     data(&edit.diff)?;
-    if !yes {
-        say!("not written; add --yes to write {}", path.display());
+    if !arguments.yes {
+        say!("not written; add --yes to write {path}");
         return Ok(());
     }
-    evidence::folder::replace(path, &edit.text)
-        .map_err(|error| Failure::could_not_run(format!("cannot write {}", path.display())).because(error))?;
-    say!("wrote {}", path.display());
+    evidence::folder::replace(&arguments.solution.file, &edit.text)
+        .map_err(|error| Failure::could_not_run(format!("cannot write {path}")).because(error))?;
+    say!("wrote {path}");
     Ok(())
 }

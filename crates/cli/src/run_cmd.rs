@@ -31,7 +31,7 @@ pub struct HostRunArguments {
 /// Runs the command.
 pub fn run(HostRunArguments { run: arguments, host, live }: &HostRunArguments) -> Result<Status, Failure> {
     let meter = arguments.progress.meter();
-    let solution = arguments.solution.read()?;
+    let solution = arguments.solution.read_to_run()?;
     let key = arguments.ending.sign.key()?;
     let deployment = solution.deployment(host.as_deref())?;
     let tests = chosen_tests(&deployment, &arguments.tests)?;

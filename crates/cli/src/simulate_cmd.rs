@@ -58,7 +58,7 @@ pub struct SimulateArguments {
 /// Runs the command.
 pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     let meter = arguments.progress.meter();
-    let solution = arguments.solution.read()?;
+    let solution = arguments.solution.read_to_run()?;
     let key = arguments.ending.sign.key()?;
     let assumptions = inputs::assumptions(arguments.assumptions.as_deref())?;
     let wishes = Wishes {

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use solution::{Result, Solution};
 
+use crate::Plan;
 use crate::bound::Bound;
 use crate::failure::{Failures, Kind, Scenario};
 use crate::inputs::Inputs;
@@ -98,7 +99,8 @@ pub struct Edit {
 
 /// Fills `target_iops` in `[load]`, and `mailboxes` in `[sizing]` where the file sizes by mailboxes. Everything else,
 /// comments included, stays as it is.
-pub fn write_targets(solution: &Solution, targets: &Targets) -> Result<Edit> {
+pub fn write_targets(solution: &Solution, planned: &Plan) -> Result<Edit> {
+    let targets = &planned.targets;
     let mut text = solution.text().to_owned();
     let mut edits = Vec::new();
     if let Some(span) = solution.span("sizing.mailboxes") {
@@ -142,7 +144,7 @@ fn number(value: f64) -> String {
 }
 
 /// The lines that differ, with their numbers. Lines are only changed in place or added, so a walk over both suffices.
-fn line_diff(old: &str, new: &str) -> String {
+pub(crate) fn line_diff(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let mut out = String::new();
     let added = new.len() - old.len().min(new.len());

@@ -7,6 +7,7 @@ use evidence::Chain;
 use evidence::report::{counted, number};
 use schemars::JsonSchema;
 use serde::Serialize;
+use solution::{Mistake, SolutionError};
 
 use crate::lint;
 
@@ -36,6 +37,19 @@ pub struct ToldMistake {
     pub message: String,
     /// The remedy.
     pub help: Option<String>,
+}
+
+impl ToldMistake {
+    /// All mistakes that reading a file found.
+    pub fn all(error: &SolutionError) -> Vec<ToldMistake> {
+        let told = |mistake: Mistake| ToldMistake {
+            line: error.line_of_mistake(&mistake),
+            setting: mistake.setting.as_ref().map(|setting| setting.text().to_owned()),
+            message: mistake.message,
+            help: mistake.help,
+        };
+        error.mistakes().map(told).collect()
+    }
 }
 
 /// What a command would make of the file.

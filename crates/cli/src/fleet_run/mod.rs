@@ -80,7 +80,7 @@ struct FleetRun<'a> {
 pub fn run(arguments: &FleetRunArguments) -> Result<Status, Failure> {
     let RunArguments { solution, tests, out, dry_run, progress, ending, .. } = &arguments.run;
     let meter = progress.meter();
-    let solution = &solution.read()?;
+    let solution = &solution.read_to_run()?;
     let run = FleetRun { solution, access: &arguments.access, ending, key: ending.sign.key()? };
     let (credentials, hosts) = run.credentials()?;
     let chosen = FleetTests::chosen(solution, tests)?;
@@ -110,7 +110,7 @@ pub fn run(arguments: &FleetRunArguments) -> Result<Status, Failure> {
 pub fn resume(arguments: &FleetResumeArguments) -> Result<Status, Failure> {
     let FleetResumeArguments { solution, folder, access, progress, ending } = arguments;
     let meter = progress.meter();
-    let solution = &solution.read()?;
+    let solution = &solution.read_to_run()?;
     let run = FleetRun { solution, access, ending, key: ending.sign.key()? };
     let (credentials, _) = run.credentials()?;
     let controller = Controller::resume(credentials, folder)?;

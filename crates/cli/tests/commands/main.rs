@@ -14,6 +14,7 @@ mod cli;
 mod command_line;
 mod crash_test;
 mod deploy;
+mod designs;
 mod documents;
 mod equal_pairs;
 mod grade;

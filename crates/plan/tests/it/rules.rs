@@ -348,7 +348,7 @@ fn writing_the_targets_keeps_everything_else() {
     let write = |text: &str| {
         let solution = Solution::parse(text, "t.toml").unwrap();
         let plan = plan(&solution, &[]).unwrap();
-        (plan::write_targets(&solution, &plan.targets).unwrap(), plan.targets.target_iops)
+        (plan::write_targets(&solution, &plan).unwrap(), plan.targets.target_iops)
     };
     let load = "\n# how hard\n[load] # here\nsessions = 3 # three\ntarget_iops = 1 # old\n# the end\n";
     let (edit, iops) = write(&with(load));
@@ -375,7 +375,7 @@ fn writing_the_targets_keeps_everything_else() {
     }
     let inline = format!("load.copies = 2\n{}", with(""));
     let solution = Solution::parse(&inline, "t").unwrap();
-    let refused = plan::write_targets(&solution, &plan(&solution, &[]).unwrap().targets).unwrap_err();
+    let refused = plan::write_targets(&solution, &plan(&solution, &[]).unwrap()).unwrap_err();
     assert!(refused.message.contains("no table of its own"), "{refused}");
 
     let (edit, _) = write(&with("[sizing]\nmailboxes = 1\n[load]\ntarget_iops = 1\n"));

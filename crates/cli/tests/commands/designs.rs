@@ -1,0 +1,87 @@
+//! From a design to its first verdict with one file: what the plan lays out is what `simulate` and `run` work with.
+
+use crate::program::{folder_with, output};
+
+/// Five tables and a line each for copies: what a user writes to have 12 databases on three servers planned.
+const DESIGN: &str = r#"
+[solution]
+name = "three servers"
+schema = 1
+
+[profile]
+exchange = "2016"
+mailboxes = 1200
+messages_per_day = 100
+quota_mb = 2048
+
+[copies]
+per_site = [2]
+
+[dag]
+databases = 12
+
+[[host]]
+name = "b{n}"
+count = 3
+cores = 8
+memory_gib = 64
+
+[[disk]]
+name = "nl-sas"
+capacity_gb = 4000
+rpm = 7200
+
+[[volume]]
+name = "v{n}"
+count = 8
+disk = "nl-sas"
+disks = 2
+raid = "raid1"
+path = "here/v{n}"
+
+[array]
+scope = "host"
+controller = "sas-array-2013"
+"#;
+
+/// Tests of a few seconds.
+const SHORT: &str = "
+[[test]]
+kind = \"performance\"
+duration_s = 20
+warm_up_s = 5
+";
+
+#[test]
+fn a_design_without_instances_is_simulated_with_the_databases_that_its_worst_failure_leaves_active() {
+    let folder = folder_with("design.toml", &format!("{DESIGN}{SHORT}"));
+    let (status, stdout, stderr) =
+        output(folder.path(), &["simulate", "design.toml", "--tests", "performance", "--until", "20"]);
+    assert!(matches!(status, 0 | 1), "{status} {stdout}{stderr}");
+    let (status, stdout, stderr) = output(folder.path(), &["check", "design.toml"]);
+    assert_eq!(status, 0, "{stdout}{stderr}");
+    assert!(!stdout.contains("no instance"), "{stdout}");
+}
+
+#[test]
+fn planned_instances_are_written_down_once_and_change_neither_plan_nor_run() {
+    let folder = folder_with("design.toml", &format!("{DESIGN}{SHORT}"));
+    let file = folder.path().join("design.toml");
+    let plan = || output(folder.path(), &["plan", "design.toml", "--json"]).1;
+    let dry_run = || output(folder.path(), &["run", "design.toml", "--dry-run", "--host", "b1"]).1;
+    let (planned, told) = (plan(), dry_run());
+    let (status, diff, stderr) = output(folder.path(), &["plan", "design.toml", "--write-instances"]);
+    assert_eq!((status, stderr.trim()), (0, "not written; add --yes to write design.toml"), "{diff}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{DESIGN}{SHORT}"), "only shown");
+    let (status, ..) = output(folder.path(), &["plan", "design.toml", "--write-instances", "--yes"]);
+    assert_eq!(status, 0);
+    let written = std::fs::read_to_string(&file).unwrap();
+    assert!(written.starts_with(&format!("{DESIGN}{SHORT}")), "what the user wrote stays: {written}");
+    // 12 databases on the two servers that are left.
+    assert_eq!(written.matches("[[instance]]").count(), 12, "{written}");
+    let of_plan = |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap()["layout"].clone();
+    assert_eq!(of_plan(&plan()), of_plan(&planned));
+    assert_eq!(dry_run(), told);
+    let (status, _, stderr) = output(folder.path(), &["plan", "design.toml", "--write-instances", "--yes"]);
+    assert_eq!((status, stderr.trim()), (0, "design.toml says so already"));
+}
