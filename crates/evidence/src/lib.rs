@@ -32,7 +32,7 @@ pub fn file_url(path: &std::path::Path) -> String {
 const HOST_INTERVAL_MS: u64 = 1_000;
 
 pub use file_version::{FILE_VERSION, FileVersion, UnknownVersion, first_version};
-pub use merge::{Expected, HostRuns};
+pub use merge::{Expected, HostRuns, IN_STEP_MS};
 pub use report::{Report, ReportError};
 pub use run_data::{CounterPoint, Point, RunData, SeriesKey, Slice};
 pub use store::{

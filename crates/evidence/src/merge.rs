@@ -23,7 +23,7 @@ use crate::store::{
 };
 
 /// Windows that open within this time of each other were opened together.
-const IN_STEP_MS: i64 = 1_000;
+pub const IN_STEP_MS: i64 = 1_000;
 
 /// The runs of the hosts that took part in one run.
 #[derive(Debug)]

@@ -26,7 +26,9 @@ pub fn to_run(solution: Solution) -> Result<Solution> {
     }
     let text = completed(&solution, &plan(&solution, &[])?)?;
     let settings: Vec<_> = solution.settings().cloned().collect();
-    Solution::parse_with(&text, solution.file_name(), &settings)
+    // Lines of messages count in the completed text.
+    let name = format!("{} with the instances of its plan", solution.file_name());
+    Solution::parse_with(&text, &name, &settings)
 }
 
 /// The edit that writes the planned instances into the file; without a difference where the file describes its own.

@@ -22,6 +22,12 @@ pub fn number(value: f64, decimals: usize) -> String {
     out
 }
 
+/// A part of a whole in percent: exactly 100 where they are equal, and never less where the part is larger.
+pub fn percent(part: f64, whole: f64) -> f64 {
+    // Multiplied first, 0.0804 of 0.0804 is 99.99999999999999 %, and misses a bound of 100.
+    part / whole * 100.0
+}
+
 /// A number of things. `thing` is an English noun in the singular, perhaps with words in front.
 pub fn counted(count: u64, thing: &str) -> String {
     let noun = if count == 1 { thing.to_owned() } else { plural(thing) };
@@ -66,6 +72,13 @@ pub fn unit_of(value: f64, unit: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_whole_is_exactly_100_percent_of_itself() {
+        for whole in [0.0804, 48.24, 0.1, 1.0 / 3.0, 1e300] {
+            assert_eq!((percent(whole, whole), percent(whole.next_up(), whole) >= 100.0), (100.0, true));
+        }
+    }
 
     #[test]
     fn one_thing_is_singular_and_every_other_number_plural_with_separators() {

@@ -27,14 +27,14 @@ cores = 8
 memory_gib = 64
 
 [[disk]]
-name = "nl-sas"
+name = "ST4000NM0023"
 capacity_gb = 4000
 rpm = 7200
 
 [[volume]]
 name = "v{n}"
 count = 8
-disk = "nl-sas"
+disk = "ST4000NM0023"
 disks = 2
 raid = "raid1"
 path = "here/v{n}"
@@ -42,6 +42,7 @@ path = "here/v{n}"
 [array]
 scope = "host"
 controller = "sas-array-2013"
+link = "sas-6g-x4"
 "#;
 
 /// Tests of a few seconds.
@@ -49,7 +50,7 @@ const SHORT: &str = "
 [[test]]
 kind = \"performance\"
 duration_s = 20
-warm_up_s = 5
+warmup_limit_s = 5
 ";
 
 #[test]
@@ -68,7 +69,7 @@ fn planned_instances_are_written_down_once_and_change_neither_plan_nor_run() {
     let folder = folder_with("design.toml", &format!("{DESIGN}{SHORT}"));
     let file = folder.path().join("design.toml");
     let plan = || output(folder.path(), &["plan", "design.toml", "--json"]).1;
-    let dry_run = || output(folder.path(), &["run", "design.toml", "--dry-run", "--host", "b1"]).1;
+    let dry_run = || output(folder.path(), &["run", "design.toml", "--dry-run", "--host", "b2"]).1;
     let (planned, told) = (plan(), dry_run());
     let (status, diff, stderr) = output(folder.path(), &["plan", "design.toml", "--write-instances"]);
     assert_eq!((status, stderr.trim()), (0, "not written; add --yes to write design.toml"), "{diff}");

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use results::figures::percent;
 use results::grade::{CONDITIONS, Condition, MAINTENANCE_READS_PER_S_LEAST};
 use results::{Claim, Counter, Environment, IoClass, Origin, Rule, Severity, WorldKind};
 
@@ -124,8 +125,8 @@ fn worst<'a>(
 }
 
 /// `a` of `b` in percent; nothing of nothing is no share.
-fn percent(a: usize, b: usize) -> Option<f64> {
-    (b > 0).then(|| 100.0 * a as f64 / b as f64)
+fn of_all(a: usize, b: usize) -> Option<f64> {
+    (b > 0).then(|| percent(a as f64, b as f64))
 }
 
 impl Graded<'_> {
@@ -199,7 +200,7 @@ impl Graded<'_> {
             0 => "the rules of the run are not recorded".to_owned(),
             _ => format!("{count} of {} rules are recorded", CONDITIONS.len()),
         };
-        found(percent(count, CONDITIONS.len()), note)
+        found(of_all(count, CONDITIONS.len()), note)
     }
 
     fn targets_set(&self) -> Option<Found> {
@@ -209,7 +210,7 @@ impl Graded<'_> {
             0 => "no target was set".to_owned(),
             _ => format!("load tests with a target: {with} of {all}"),
         };
-        found(percent(with, all), note)
+        found(of_all(with, all), note)
     }
 
     fn tests_done(&self) -> Option<Found> {
@@ -227,7 +228,7 @@ impl Graded<'_> {
     fn target_met(&self, rule: &Rule) -> Option<Found> {
         let with: Vec<_> = self.loads.iter().copied().filter(|test| test.target_iops().is_some()).collect();
         let share = |test: &TestReport| {
-            Some(100.0 * test.throughput.as_ref()?.transactional_iops / test.target_iops()?)
+            Some(percent(test.throughput.as_ref()?.transactional_iops, test.target_iops()?))
         };
         let (test, measured) = worst(&with, rule, share)?;
         let told = measured.map_or("an unknown share".to_owned(), |share| format!("{} %", bare(share)));
@@ -237,7 +238,7 @@ impl Graded<'_> {
     fn worst_failure(&self, rule: &Rule) -> Option<Found> {
         let planned = self.claim.iops_per_server.filter(|iops| *iops > 0.0)?;
         let servers = self.present(self.rows?).len().max(1) as f64;
-        let share = |test: &TestReport| Some(100.0 * test.target_iops()? / servers / planned);
+        let share = |test: &TestReport| Some(percent(test.target_iops()?, servers * planned));
         let with: Vec<_> = self.loads.iter().copied().filter(|test| test.target_iops().is_some()).collect();
         let (test, measured) = worst(&with, rule, share)?;
         let case = self.claim.failure.as_deref().unwrap_or("the worst failure");
@@ -258,7 +259,7 @@ impl Graded<'_> {
         let Some(data) = self.rows else { return of_rows() };
         let loosest = |test: &TestReport| {
             let limits = &data.tests.get(&test.ordinal)?.limits;
-            let share = |limit: &results::Limit| Some(100.0 * limit.value / limit.published?);
+            let share = |limit: &results::Limit| Some(percent(limit.value, limit.published?));
             limits.iter().filter_map(share).reduce(f64::max)
         };
         let (test, measured) = worst(&self.loads, rule, loosest)?;
@@ -279,7 +280,7 @@ impl Graded<'_> {
     /// What the tests put on the storage for a mailbox, of what its profile needs.
     fn iops_per_mailbox(&self) -> Option<Found> {
         let (tested, needed) = self.claim.iops_per_mailbox.zip(self.claim.profile_iops_per_mailbox)?;
-        let percent = 100.0 * tested / needed;
+        let percent = percent(tested, needed);
         let (told, of) = (significant(tested), significant(needed));
         let note = format!("{told} I/O per mailbox tested, {} % of the {of} of its profile", bare(percent));
         found(Some(percent), note)
@@ -290,7 +291,7 @@ impl Graded<'_> {
         let planned = self.claim.database_bytes.filter(|bytes| *bytes > 0.0)?;
         let sizes = self.loads.iter().flat_map(|test| &test.sizes);
         let least = sizes.map(|size| size.bytes_before).min();
-        let percent = least.map(|bytes| 100.0 * bytes as f64 / planned);
+        let percent = least.map(|bytes| percent(bytes as f64, planned));
         let told = percent.map_or("an unknown share".to_owned(), |percent| format!("{} %", bare(percent)));
         found(percent, format!("the smallest database has {told} of the planned {}", bytes(planned)))
     }
@@ -332,7 +333,7 @@ impl Graded<'_> {
             let origins: BTreeSet<&Origin> = read.map(|((_, origin, _), _)| origin).collect();
             let databases = data.databases.iter();
             let count = databases.filter(|database| origins.contains(&database.origin)).count();
-            percent(count, data.databases.len())
+            of_all(count, data.databases.len())
         };
         let (test, measured) = worst(&self.loads, rule, share)?;
         let told = measured.map_or("an unknown share".to_owned(), |share| format!("{} %", bare(share)));
@@ -360,7 +361,7 @@ impl Graded<'_> {
             let Window { duration_s, planned_s, .. } = test.window?;
             let planned_s = planned_s.filter(|planned_s| *planned_s > 0.0)?;
             // Windows close at the tick after their end, or a little before it.
-            Some(if planned_s - duration_s < 0.5 { 100.0 } else { 100.0 * duration_s / planned_s })
+            Some(if planned_s - duration_s < 0.5 { 100.0 } else { percent(duration_s, planned_s) })
         };
         let (test, measured) = worst(&self.loads, rule, share)?;
         let told = measured.map_or("an unknown share".to_owned(), |share| format!("{} %", bare(share)));
@@ -403,7 +404,7 @@ impl Graded<'_> {
                     // The level at the end of the interval that ends nearest to the opening.
                     let nearest =
                         points.iter().min_by_key(|p| (p.t_ms + p.interval_ms).abs_diff(opened_ms))?;
-                    Some(100.0 * nearest.value as f64 / instance.cache_max_bytes.max(1) as f64)
+                    Some(percent(nearest.value as f64, instance.cache_max_bytes.max(1) as f64))
                 })
                 .collect();
             shares?.into_iter().reduce(f64::min)
@@ -481,7 +482,7 @@ impl Graded<'_> {
         let all = self.report.databases.len();
         let is_verified = |database: &&DatabaseSetup| verified.contains(&database.origin);
         let count = self.report.databases.iter().filter(is_verified).count();
-        found(percent(count, all), format!("databases verified after the last load: {count} of {all}"))
+        found(of_all(count, all), format!("databases verified after the last load: {count} of {all}"))
     }
 
     /// The least share of a database that a checksum read. What was there is not known in files of earlier builds.
@@ -508,7 +509,7 @@ impl Graded<'_> {
             self.checksums().any(|row| row.origin == instance.origin && row.read.files > 0)
         };
         let count = self.report.instances.iter().filter(is_verified).count();
-        found(percent(count, all), format!("instances with a verified closed log: {count} of {all}"))
+        found(of_all(count, all), format!("instances with a verified closed log: {count} of {all}"))
     }
 
     /// Hosts that put a load on their storage, or did anything where there was no load.
@@ -529,7 +530,7 @@ impl Graded<'_> {
             self.claim.hosts.iter().map(String::as_str).filter(|host| !present.contains(host)).collect();
         let (all, count) = (self.claim.hosts.len(), self.claim.hosts.len() - missing.len());
         let note = format!("hosts that took part: {count} of {all}; missing: {}", missing.join(", "));
-        found(percent(count, all), note)
+        found(of_all(count, all), note)
     }
 
     fn undeclared_sharing(&self) -> Option<Found> {
@@ -546,7 +547,7 @@ impl Graded<'_> {
             })
         };
         let (count, all) = (self.report.hosts.iter().filter(is_good).count(), self.report.hosts.len());
-        found(percent(count, all), format!("hosts known to bypass the page cache: {count} of {all}"))
+        found(of_all(count, all), format!("hosts known to bypass the page cache: {count} of {all}"))
     }
 
     /// Hosts whose kernel log could be read in full, from before the tests to behind them.
@@ -559,7 +560,7 @@ impl Graded<'_> {
         };
         let all = self.report.hosts.len();
         let count = self.report.hosts.iter().filter(is_read).count();
-        found(percent(count, all), format!("hosts whose kernel log was read throughout: {count} of {all}"))
+        found(of_all(count, all), format!("hosts whose kernel log was read throughout: {count} of {all}"))
     }
 
     fn on_storage(&self) -> Option<Found> {
@@ -577,7 +578,7 @@ impl Graded<'_> {
             }
         }
         let all = data.volumes.len();
-        found(percent(all - others.len(), all), others.join(", "))
+        found(of_all(all - others.len(), all), others.join(", "))
     }
 
     /// Limits that were broken and not judged: a fault that the solution file schedules excuses what it causes.

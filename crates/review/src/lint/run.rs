@@ -1,7 +1,7 @@
 //! A run of ours: its report as facts as printed, its verdicts, its solution, and `report.json` against `run.db`.
 
 use evidence::report::{Figures, InstanceIo, TestReport, counted};
-use evidence::{Report, RunData};
+use evidence::{IN_STEP_MS, Report, RunData};
 use results::judge::LatencyRule;
 use results::{Ending, IoClass, Outcome, Verdict};
 use solution::{Solution, TestKind};
@@ -36,7 +36,7 @@ pub fn lint_report(report: &Report) -> Vec<Finding> {
         summary::check(&facts_of(report, |other| other.ordinal == test.ordinal), &mut findings);
     }
     for test in &report.tests {
-        verdicts(test, if solution.is_some() { EXACT } else { ROUNDED }, &mut findings);
+        verdicts(test, if solution.is_some() { exact_share(test) } else { ROUNDED }, &mut findings);
         coverage(test, &mut findings);
     }
     counts::check(report, &mut findings);
@@ -88,6 +88,16 @@ pub fn lint_run(data: &RunData, recomputed: &Report, beside: &Beside) -> Vec<Fin
 const EXACT: f64 = 1e-9;
 /// The same of an imported report, whose printed figures are rounded.
 const ROUNDED: f64 = 0.01;
+
+/// A host of a fleet is judged over its own window, and the tables show the part that all hosts have in common: their
+/// figures may differ by the share of the window that the rule of the common window leaves out.
+fn exact_share(test: &TestReport) -> f64 {
+    let in_common = test.verdicts.iter().find(|verdict| verdict.rule == "window_in_common");
+    let Some((common_s, _)) = in_common.and_then(|verdict| verdict.measured.zip(verdict.limit)) else {
+        return EXACT;
+    };
+    ROUNDED + IN_STEP_MS as f64 / 1e3 / common_s.max(1.0)
+}
 
 /// Outcome, figure and limit of every verdict.
 fn verdicts(test: &TestReport, share: f64, findings: &mut Findings) {
