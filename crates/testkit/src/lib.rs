@@ -6,6 +6,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
 pub mod claims;
+#[cfg(feature = "kill-test")]
+pub mod durable_shadow;
 mod fuzz;
 pub mod rows;
 pub mod solutions;

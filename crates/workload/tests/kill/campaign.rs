@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use engine::{Instance, InstanceConfig, RecoveryReport, Redo};
 use futures_util::future::{Either, select};
+use testkit::durable_shadow::{DiskEvent, PowerCut, ShadowHost, ShadowOptions};
 use workload::mix::Random;
 use world::World;
-use world::real::durable_shadow::{DiskEvent, PowerCut, ShadowHost, ShadowOptions};
 
 use super::child::{Aim, COPY, ChildTask, Mode, Phase, SESSIONS, TASK, TICK, ticks};
 use super::common::{self, Change, Databases, Kind, Name, Rows, real, scratch_dir};

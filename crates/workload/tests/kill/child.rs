@@ -9,10 +9,10 @@ use std::time::Duration;
 use edb::checkpoint::{CHECKPOINT_BYTES, Checkpoint};
 use engine::{Durability, Instance, InstanceConfig, LogStore, Progress, Standby, StopSignal, StreamConfig};
 use futures_util::future::{join, join_all, pending, select};
+use testkit::durable_shadow::{DiskEvent, Pieces, PowerCut, PowerSwitch, ShadowHost, ShadowOptions};
 use workload::mix::Random;
 use workload::schema::Entry;
 use world::World;
-use world::real::durable_shadow::{DiskEvent, Pieces, PowerCut, PowerSwitch, ShadowHost, ShadowOptions};
 
 use super::common::{Change, Databases, Kind, Load, Witness, real};
 

@@ -25,7 +25,7 @@ use std::time::Duration;
 use campaign::{Campaign, Totals, Trigger, run_and_kill};
 use child::{Aim, COPY, Mode, Phase};
 use common::scratch_dir;
-use world::real::durable_shadow::{DiskEvent, Pieces, PowerCut};
+use testkit::durable_shadow::{DiskEvent, Pieces, PowerCut};
 
 const KILLS_PER_SEED: u64 = 10;
 const FILE_BYTES: u64 = 8 << 20;

@@ -5,7 +5,7 @@ use std::io;
 use crate::{Error, ErrorKind};
 
 /// An [`Error`] for a failed system operation.
-pub(super) fn failed(operation: impl Into<String>, path: &str, cause: &io::Error) -> Error {
+pub fn failed(operation: impl Into<String>, path: &str, cause: &io::Error) -> Error {
     Error { kind: kind_of(cause), operation: operation.into(), path: path.into(), reason: cause.to_string() }
 }
 

@@ -15,14 +15,12 @@
 #![allow(clippy::disallowed_methods, reason = "this module is where the operating system's API is wrapped")]
 
 mod cores;
-#[cfg(any(test, feature = "kill-test"))]
-pub mod durable_shadow;
 mod failure;
 mod file;
 mod host;
 mod lock;
 mod modes;
-mod names;
+pub mod names;
 mod net;
 mod ops;
 mod pulse;
@@ -34,6 +32,7 @@ mod usage;
 
 use std::future::Future;
 
+pub use failure::failed;
 pub use shared::{Driver, RealConfig};
 
 use crate::{Result, World};

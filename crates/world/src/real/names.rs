@@ -1,4 +1,4 @@
-//! Names: blocking calls on directories, for the thread pool.
+//! Files and directories by their names: blocking calls, for the thread pool and for hosts that wrap the real one.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use super::failure::failed;
 use crate::{Entry, Error, ErrorKind, OpenMode, Result};
 
 /// Opens or creates a file, unbuffered if `direct`.
-pub(super) fn open(path: &str, mode: OpenMode, direct: bool) -> Result<fs::File> {
+pub fn open(path: &str, mode: OpenMode, direct: bool) -> Result<fs::File> {
     let options = |flags: i32| {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(mode != OpenMode::Read).custom_flags(flags);
@@ -42,11 +42,13 @@ pub(super) fn open(path: &str, mode: OpenMode, direct: bool) -> Result<fs::File>
     })
 }
 
-pub(super) fn create_dir(path: &str) -> Result<()> {
+/// Creates a directory.
+pub fn create_dir(path: &str) -> Result<()> {
     fs::create_dir(path).map_err(|cause| failed("create directory", path, &cause))
 }
 
-pub(super) fn list(path: &str) -> Result<Vec<Entry>> {
+/// Entries of a directory.
+pub fn list(path: &str) -> Result<Vec<Entry>> {
     let list = || -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(path)? {
@@ -65,7 +67,8 @@ pub(super) fn list(path: &str) -> Result<Vec<Entry>> {
     list().map_err(|cause| failed("list", path, &cause))
 }
 
-pub(super) fn entry(path: &str) -> Result<Option<Entry>> {
+/// What stands under a name, if anything does.
+pub fn entry(path: &str) -> Result<Option<Entry>> {
     let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path);
     describe(Path::new(path), name.into()).map_err(|cause| failed("look up", path, &cause))
 }
@@ -82,24 +85,27 @@ fn describe(path: &Path, name: String) -> io::Result<Option<Entry>> {
     Ok(Some(Entry { name, bytes: if metadata.is_file() { metadata.len() } else { 0 }, is_dir }))
 }
 
-pub(super) fn rename(from: &str, to: &str) -> Result<()> {
+/// Renames a file.
+pub fn rename(from: &str, to: &str) -> Result<()> {
     fs::rename(from, to).map_err(|cause| failed(format!("rename to {to} the file"), from, &cause))
 }
 
-pub(super) fn remove(path: &str) -> Result<()> {
+/// Removes a file.
+pub fn remove(path: &str) -> Result<()> {
     let remove = || {
         if fs::symlink_metadata(path)?.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) }
     };
     remove().map_err(|cause| failed("remove", path, &cause))
 }
 
-pub(super) fn sync_dir(path: &str) -> Result<()> {
+/// Makes the names of a directory durable.
+pub fn sync_dir(path: &str) -> Result<()> {
     let sync = || fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path)?.sync_all();
     sync().map_err(|cause| failed("sync directory", path, &cause))
 }
 
 /// What an unprivileged user may still write where `path` lies.
-pub(super) fn free_bytes(path: &str) -> Result<u64> {
+pub fn free_bytes(path: &str) -> Result<u64> {
     let ask = || -> io::Result<u64> {
         let stat = rustix::fs::statvfs(path)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))

@@ -10,8 +10,8 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use smallvec::smallvec;
 
 use super::{ShadowHost, ShadowOptions, turn};
-use crate::real::{RealConfig, run};
-use crate::{Bufs, ErrorKind, File, OpenMode, PageBuf, World};
+use world::real::{RealConfig, run};
+use world::{Bufs, ErrorKind, File, OpenMode, PageBuf, World};
 
 const KIND: ShadowOptions =
     ShadowOptions { seed: 1, torn_sync: false, early_write_percent: 0, ignored_sync: None };
@@ -234,7 +234,7 @@ async fn everything(world: &World, dir: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 /// One random change to the file `name` of `dir`; the same choices make the same change.
-async fn change(world: &World, dir: &str, choices: [u64; 4]) -> crate::Result<()> {
+async fn change(world: &World, dir: &str, choices: [u64; 4]) -> world::Result<()> {
     let [what, name, value, more] = choices;
     let path = format!("{dir}/{}", name % 3);
     let open = async || world.open(&path, OpenMode::ReadWrite).await;
@@ -324,7 +324,7 @@ fn child() {
 fn sigkill_loses_what_was_not_synced_and_keeps_what_was() {
     let dir = scratch_dir();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "real::durable_shadow::tests::child", "--ignored", "--nocapture"])
+        .args(["--exact", "durable_shadow::tests::child", "--ignored", "--nocapture"])
         .env(DIR_VARIABLE, dir.path())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -11,7 +11,7 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::Rng;
 
 use super::power_cut::PowerCut;
-use crate::{Duration, Host, IoTotals, LocalFuture, Result};
+use world::{Duration, Host, IoTotals, LocalFuture, Result};
 
 /// How unkind the disk is.
 #[derive(Debug, Clone, Copy, Default)]

@@ -38,7 +38,7 @@ pub use self::power_cut::{DiskEvent, Pieces, PowerCut};
 pub use self::power_switch::PowerSwitch;
 pub use self::shared::ShadowOptions;
 use self::shared::{Shared, turn};
-use crate::{
+use world::{
     Entry, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode, Result, ShardStart,
     Time, WallClock, Work, World,
 };

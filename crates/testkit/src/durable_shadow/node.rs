@@ -9,7 +9,7 @@ use futures_util::lock::Mutex;
 
 use super::power_cut::{DiskEvent, Pieces, Unkindness};
 use super::shared::Shared;
-use crate::{Bufs, SECTOR_BYTES};
+use world::{Bufs, SECTOR_BYTES};
 
 /// What a disk writes all or nothing.
 const ATOM_BYTES: usize = 512;

@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use super::names::{Change, Names, Slot, nameless};
 use super::node::{Layer, Node};
-use crate::SECTOR_BYTES;
+use world::SECTOR_BYTES;
 
 /// What the numbers of the file say.
 const FILE: u64 = 0;

@@ -6,8 +6,8 @@ use super::node::Node;
 use super::power_cut::DiskEvent;
 use super::power_switch::PowerSwitch;
 use super::shared::{Shared, turn};
-use crate::real::failure::failed;
-use crate::{
+use world::real::failed;
+use world::{
     Bufs, Error, ErrorKind, HostFile, LocalFuture, OpenMode, PageBuf, PageCodec, Result, TemplatePages,
 };
 

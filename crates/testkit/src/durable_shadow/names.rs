@@ -13,9 +13,9 @@ use rustix::fs::{AtFlags, CWD, linkat};
 use super::node::Node;
 use super::power_cut::Unkindness;
 use super::shared::Shared;
-use crate::real::failure::failed;
-use crate::real::names as real;
-use crate::{Entry, Error, ErrorKind, OpenMode, Result};
+use world::real::failed;
+use world::real::names as real;
+use world::{Entry, Error, ErrorKind, OpenMode, Result};
 
 /// What is seen at a path, where that may differ from the real directory or where files are open.
 pub(super) enum Slot {
