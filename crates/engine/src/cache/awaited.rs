@@ -17,7 +17,7 @@ use smallvec::smallvec;
 use world::sync::Notify;
 use world::{Duration, PageBuf, Time};
 
-use super::frames::Holds;
+use super::frames::Content;
 use super::read::Wanted;
 use super::{Cache, PageKey};
 use crate::error::{Error, Result};
@@ -51,7 +51,7 @@ impl Cache {
     /// Whether this page failed its check and has not been replaced.
     pub(crate) fn is_awaited(&self, key: PageKey) -> bool {
         let frames = self.0.frames.borrow();
-        frames.find(key).is_some_and(|frame| frames.get(frame).holds == Holds::Awaited)
+        frames.find(key).is_some_and(|frame| matches!(frames.get(frame).content, Content::Awaited))
     }
 
     /// Reads a page that was found damaged on disk, so that it is reported unless memory holds it.
@@ -103,6 +103,6 @@ impl Cache {
         let mut frames = self.0.frames.borrow_mut();
         let Some(frame) = frames.find(key) else { return false };
         let slot = frames.get_mut(frame);
-        slot.holds == Holds::Awaited && !std::mem::replace(&mut slot.writing, true)
+        matches!(slot.content, Content::Awaited) && !std::mem::replace(&mut slot.writing, true)
     }
 }

@@ -6,7 +6,7 @@ use btree::{Descents, MiniTransaction, Misfit, PageCoding, PageView, Pager, Stop
 use edb::page::{PageRef, page_flags};
 use world::sync::Notify;
 
-use super::frames::{Frames, Holds, PageKey};
+use super::frames::{Content, Frames, PageKey};
 use super::page::CachedPage;
 use super::{Cache, LogPosition, Pins};
 use crate::error::Result;
@@ -37,7 +37,7 @@ impl Pager for View<'_> {
             None => self.frames.find(PageKey { db: self.db, pgno }).ok_or(Stop::Missing(pgno))?,
         };
         let frame = self.frames.get(number);
-        let (Holds::Page, Some(page)) = (frame.holds, &frame.page) else { return Err(Stop::Missing(pgno)) };
+        let page = frame.page().ok_or(Stop::Missing(pgno))?;
         if known.is_none() {
             self.frames.touch(number, self.now_ns);
             self.last.set(Some((pgno, number)));
@@ -68,7 +68,7 @@ impl Cache {
         for change in mini.changes.iter().filter(|change| !change.formats()) {
             let Some(frame) = frames.find(PageKey { db, pgno: change.pgno }) else { continue };
             let frame = frames.get(frame);
-            if let (false, Some(page)) = (frame.is_dirty(), &frame.page) {
+            if let (false, Some(page)) = (frame.is_dirty(), frame.page()) {
                 log_image(change.pgno, page);
             }
         }
@@ -109,15 +109,13 @@ impl Cache {
                 Some(frame) => frame,
                 None if change.formats() => {
                     takes_room = true;
-                    frames.occupy(key, Holds::Page)
+                    frames.occupy(key, Content::Nothing)
                 }
                 None => return Err(Misfit { pgno: change.pgno, reason: "not in memory" }),
             };
             let slot = frames.get_mut(frame);
-            let page = slot.page.get_or_insert_with(|| CachedPage::empty(self.0.page_bytes));
             // What is made anew is whole, whatever the file had there.
-            slot.holds = Holds::Page;
-            page.apply(change, dbtime)?;
+            slot.page_or_empty(self.0.page_bytes).apply(change, dbtime)?;
             slot.is_prepared &= !change.formats();
             frames.touch_new(frame, now_ns);
             frames.mark_changed(frame, start, end);

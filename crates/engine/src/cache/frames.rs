@@ -34,22 +34,29 @@ pub(crate) struct PageKey {
     pub(crate) pgno: u32,
 }
 
-/// What a frame holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Holds {
+/// What a frame has of its page.
+///
+/// ```text
+/// a read:     Arriving -> Page, or Awaited (another copy gives the page) -> free
+/// redo:       Arriving -> Page | InFile | Damaged
+///             any of them -> Deferred (the log has the page whole) -> Page | InFile
+///             InFile -> free, as soon as an operation needs the bytes
+/// ```
+pub(crate) enum Content {
+    /// The frame is free.
     Nothing,
-    /// Space for a page that is being read.
+    /// The page is being read.
     Arriving,
-    /// A verified page, or one whose change redo will bring.
-    Page,
-    /// A page that failed its check; only recovery keeps such a page, to repair it.
-    Damaged,
-    /// No bytes: the page failed its check, and another copy is to give it.
+    /// The page failed its check, and another copy is to give it.
     Awaited,
-    /// No bytes: redo has not made the page yet.
-    Deferred,
-    /// No bytes: redo has read the page, or found that the file holds what it would make.
-    InFile,
+    /// The page, verified or made.
+    Page(CachedPage),
+    /// A page that failed its check. Only recovery keeps one, to repair it.
+    Damaged(CachedPage),
+    /// What the log says of a page that redo has not made yet.
+    Deferred(Box<Unmade>),
+    /// Version and digest of a page that redo has read, or that the file holds just as redo would make it.
+    InFile(Box<Unmade>),
 }
 
 /// One line of a processor's cache: who looks at a frame waits for memory once.
@@ -57,8 +64,7 @@ pub(crate) enum Holds {
 pub(crate) struct Frame {
     db: u8,
     pgno: u32,
-    pub(crate) holds: Holds,
-    pub(crate) page: Option<CachedPage>,
+    pub(crate) content: Content,
     pub(crate) pins: u32,
     /// Where the log begins to hold changes that the file may lack; `END` if clean.
     pub(crate) first_dirty: LogPosition,
@@ -70,8 +76,6 @@ pub(crate) struct Frame {
     pub(crate) leaving: bool,
     /// The page's header is already that of its next write.
     pub(crate) is_prepared: bool,
-    /// What redo knows of the page, where there are no bytes.
-    pub(super) unmade: Option<Box<Unmade>>,
     /// The frame waits in the queue of those that are ready for use.
     is_ready: Cell<bool>,
     pub(crate) arrival: Option<Notify>,
@@ -84,15 +88,13 @@ impl Frame {
         Frame {
             db: 0,
             pgno: 0,
-            holds: Holds::Nothing,
-            page: None,
+            content: Content::Nothing,
             pins: 0,
             first_dirty: POSITION_END,
             last_change: LogPosition::default(),
             writing: false,
             leaving: false,
             is_prepared: false,
-            unmade: None,
             is_ready: Cell::new(false),
             arrival: None,
         }
@@ -106,8 +108,29 @@ impl Frame {
         self.first_dirty != POSITION_END
     }
 
+    /// The page, if it is here and verified.
+    #[inline]
+    pub(crate) fn page(&self) -> Option<&CachedPage> {
+        if let Content::Page(page) = &self.content { Some(page) } else { None }
+    }
+
+    /// See [`Frame::page`].
+    #[inline]
+    pub(crate) fn page_mut(&mut self) -> Option<&mut CachedPage> {
+        if let Content::Page(page) = &mut self.content { Some(page) } else { None }
+    }
+
+    /// The page; an empty one in the place of anything else.
+    #[inline]
+    pub(crate) fn page_or_empty(&mut self, page_bytes: usize) -> &mut CachedPage {
+        if self.page().is_none() {
+            self.content = Content::Page(CachedPage::empty(page_bytes));
+        }
+        self.page_mut().expect("it was just put there")
+    }
+
     fn may_leave(&self) -> bool {
-        let has_arrived = !matches!(self.holds, Holds::Nothing | Holds::Arriving | Holds::Awaited);
+        let has_arrived = !matches!(self.content, Content::Nothing | Content::Arriving | Content::Awaited);
         self.pins == 0 && !self.writing && has_arrived
     }
 }
@@ -214,7 +237,10 @@ impl Frames {
         let slot = self.get(frame);
         // A page without bytes needs no packing: its edits are small.
         if let Some(ready) = &self.ready
-            && matches!(slot.page, Some(CachedPage::Buf(_)))
+            && matches!(
+                slot.content,
+                Content::Page(CachedPage::Buf(_)) | Content::Damaged(CachedPage::Buf(_))
+            )
             && !slot.is_ready.replace(true)
         {
             ready.borrow_mut().push_back((frame, now_ns));
@@ -240,7 +266,7 @@ impl Frames {
                 continue;
             }
             slot.is_ready.set(false);
-            if slot.holds == Holds::Page {
+            if slot.page().is_some() {
                 return Some(frame);
             }
         }
@@ -286,7 +312,7 @@ impl Frames {
 
     /// Frames whose pages operations hold or are reading.
     pub(crate) fn in_use(&self) -> usize {
-        let is_used = |slot: &&Frame| slot.pins > 0 || slot.holds == Holds::Arriving;
+        let is_used = |slot: &&Frame| slot.pins > 0 || matches!(slot.content, Content::Arriving);
         self.frames.iter().filter(is_used).count()
     }
 
@@ -317,7 +343,7 @@ impl Frames {
 
     /// Takes a frame for a page that is in none. Going over the capacity is allowed: a change that needs a new page
     /// cannot wait between its log record and its application; the scavenger makes up for it.
-    pub(crate) fn occupy(&mut self, key: PageKey, holds: Holds) -> u32 {
+    pub(crate) fn occupy(&mut self, key: PageKey, content: Content) -> u32 {
         let frame = self.free.pop().unwrap_or_else(|| {
             self.frames.push(Frame::empty());
             self.uses.push(Uses::default());
@@ -325,7 +351,7 @@ impl Frames {
         });
         self.uses[frame as usize] = Uses::default();
         let PageKey { db, pgno } = key;
-        *self.get_mut(frame) = Frame { db, pgno, holds, ..Frame::empty() };
+        *self.get_mut(frame) = Frame { db, pgno, content, ..Frame::empty() };
         if self.tables.len() <= usize::from(db) {
             self.tables.resize_with(usize::from(db) + 1, PageTable::default);
         }
@@ -339,7 +365,9 @@ impl Frames {
         assert!(!slot.is_dirty() && !slot.writing && slot.pins == 0, "a page that is needed leaves memory");
         let PageKey { db, pgno } = slot.key();
         let left = std::mem::replace(slot, Frame::empty());
-        self.spare.keep(left.page);
+        if let Content::Page(page) | Content::Damaged(page) = left.content {
+            self.spare.keep(page);
+        }
         self.tables[usize::from(db)].remove(pgno);
         self.free.push(frame);
     }
@@ -372,7 +400,7 @@ impl Frames {
 
     /// Pages that redo has not made, or not kept.
     pub(crate) fn without_bytes(&self) -> impl Iterator<Item = PageKey> {
-        let has_no_bytes = |slot: &&Frame| matches!(slot.holds, Holds::Deferred | Holds::InFile);
+        let has_no_bytes = |slot: &&Frame| matches!(slot.content, Content::Deferred(_) | Content::InFile(_));
         self.frames.iter().filter(has_no_bytes).map(Frame::key)
     }
 

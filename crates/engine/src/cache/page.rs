@@ -28,8 +28,8 @@ pub(crate) struct SparePages(Vec<Box<SparsePage>>);
 
 impl SparePages {
     /// `page` has left.
-    pub(super) fn keep(&mut self, page: Option<CachedPage>) {
-        if let Some(CachedPage::Sparse(page)) = page
+    pub(super) fn keep(&mut self, page: CachedPage) {
+        if let CachedPage::Sparse(page) = page
             && self.0.len() < SPARE_MAX
         {
             self.0.push(page);

@@ -5,7 +5,7 @@ use smallvec::{SmallVec, smallvec};
 use world::sync::Notify;
 use world::{Bufs, PageBuf};
 
-use super::frames::Holds;
+use super::frames::Content;
 use super::page::CachedPage;
 use super::unmade::Unmade;
 use super::{Cache, CachedDatabase, PageKey, Pins};
@@ -187,16 +187,17 @@ impl Cache {
         let mut frames = self.0.frames.borrow_mut();
         let Some(frame) = frames.find(key) else { return Found::Absent };
         let slot = frames.get_mut(frame);
-        match slot.holds {
-            Holds::Arriving => Found::Arriving(slot.arrival.get_or_insert_default().clone()),
-            Holds::InFile => Found::NotKept(frame),
-            Holds::Awaited => Found::Awaited,
+        match slot.content {
+            Content::Arriving => Found::Arriving(slot.arrival.get_or_insert_default().clone()),
+            Content::InFile(_) => Found::NotKept(frame),
+            Content::Awaited => Found::Awaited,
             _ => Found::Here(frame),
         }
     }
 
     fn refuse_damaged(&self, key: PageKey, frame: u32) -> Result<()> {
-        if self.0.frames.borrow().get(frame).holds == Holds::Damaged && self.0.redo.get().is_none() {
+        let frames = self.0.frames.borrow();
+        if matches!(frames.get(frame).content, Content::Damaged(_)) && self.0.redo.get().is_none() {
             return Err(self.damaged(key, "it failed its check".to_owned()));
         }
         Ok(())
@@ -208,7 +209,7 @@ impl Cache {
         let mut frames = self.0.frames.borrow_mut();
         for n in 0..count as u32 {
             let key = PageKey { pgno: first.pgno + n, ..first };
-            arrival.frames.push(frames.occupy(key, Holds::Arriving));
+            arrival.frames.push(frames.occupy(key, Content::Arriving));
         }
         drop(frames);
         self.scavenge_if_short();
@@ -240,30 +241,31 @@ impl Cache {
             }
             let mut frames = self.0.frames.borrow_mut();
             let slot = frames.get_mut(frame);
-            assert!(slot.holds == Holds::Arriving, "what was read comes to the frame that awaits it");
+            assert!(
+                matches!(slot.content, Content::Arriving),
+                "what was read comes to the frame that awaits it"
+            );
             let waiters = slot.arrival.take();
             if finding == Finding::Good && arrival.wanted == Wanted::Version {
                 let unmade = Unmade::read(&page, frames.unmade.as_ref());
-                let slot = frames.get_mut(frame);
-                (slot.holds, slot.unmade) = (Holds::InFile, Some(Box::new(unmade)));
+                frames.get_mut(frame).content = Content::InFile(Box::new(unmade));
             } else if finding == Finding::Good {
                 let page = CachedPage::arrived(page, pgno, database.template.as_deref(), &mut frames.spare);
-                let slot = frames.get_mut(frame);
-                (slot.holds, slot.page) = (Holds::Page, Some(page));
+                frames.get_mut(frame).content = Content::Page(page);
             } else if self.0.redo.get().is_some() {
-                (slot.holds, slot.page) = (Holds::Damaged, Some(CachedPage::of(page)));
+                slot.content = Content::Damaged(CachedPage::of(page));
             } else if finding == Finding::Uninitialised && arrival.purpose == Purpose::Ahead {
                 // It may belong to no tree; who reads ahead need not know.
                 frames.release(frame);
             } else if on_damage.is_some() {
-                slot.holds = Holds::Awaited;
+                slot.content = Content::Awaited;
                 reported.push(pgno);
             } else {
                 frames.release(frame);
                 first_damage.get_or_insert_with(|| self.damaged(key, finding.reason()));
             }
-            match (frames.get(frame).holds, arrival.purpose) {
-                (Holds::Nothing | Holds::Awaited, _) => {}
+            match (&frames.get(frame).content, arrival.purpose) {
+                (Content::Nothing | Content::Awaited, _) => {}
                 (_, Purpose::Use) => frames.touch_new(frame, now_ns),
                 (_, Purpose::Ahead) => frames.expect_use(frame, now_ns),
             }

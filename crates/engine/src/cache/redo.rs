@@ -26,7 +26,7 @@ use btree::{PageChange, PageCoding, PageRecord, Redo};
 use edb::page::PageRef;
 use world::PageBuf;
 
-use super::frames::{Frame, Frames, Holds, PageKey};
+use super::frames::{Content, Frame, Frames, PageKey};
 use super::page::CachedPage;
 use super::unmade::{InFile, LoggedPage, Rebuilt, RedoOutcome, Unmade, change, wrong_version};
 use super::{Cache, LogPosition};
@@ -65,40 +65,38 @@ fn left_memory() -> String {
 impl Frame {
     /// The version of the page, or that which redo will make of it; `None` without a page, or if it failed its check.
     fn version(&self) -> Option<u64> {
-        match (self.holds, &self.page, &self.unmade) {
-            (Holds::InFile | Holds::Deferred, _, Some(unmade)) => Some(unmade.dbtime),
-            (Holds::Page, Some(page), _) => Some(page.view().dbtime()),
-            _ => None,
+        match &self.content {
+            Content::InFile(unmade) | Content::Deferred(unmade) => Some(unmade.dbtime),
+            Content::Page(page) => Some(page.view().dbtime()),
+            Content::Nothing | Content::Arriving | Content::Awaited | Content::Damaged(_) => None,
         }
     }
 
     /// What the frame has of its page before that is replaced from the log.
     fn before(&self) -> Result<Rebuilt, String> {
-        match self.holds {
-            Holds::Arriving | Holds::Nothing | Holds::Awaited => Err(left_memory()),
-            Holds::Page | Holds::Deferred | Holds::InFile => Ok(Rebuilt::Verified),
-            Holds::Damaged => Ok(Rebuilt::FailedCheck),
+        match self.content {
+            Content::Arriving | Content::Nothing | Content::Awaited => Err(left_memory()),
+            Content::Page(_) | Content::Deferred(_) | Content::InFile(_) => Ok(Rebuilt::Verified),
+            Content::Damaged(_) => Ok(Rebuilt::FailedCheck),
         }
     }
 
     /// What the file holds of the page, if that was read, is as it was read, and newer than `dbtime`.
     fn newer_in_file(&self, dbtime: u64) -> Option<InFile> {
-        let in_file = match (self.holds, &self.unmade, &self.page) {
-            (Holds::InFile, Some(unmade), _) => unmade.in_file?,
-            (Holds::Page, _, Some(page)) if !self.is_dirty() && !self.writing => {
-                InFile::of(page.view().to_ref())
-            }
+        let in_file = match &self.content {
+            Content::InFile(unmade) => unmade.in_file?,
+            Content::Page(page) if !self.is_dirty() && !self.writing => InFile::of(page.view().to_ref()),
             _ => return None,
         };
         (in_file.dbtime > dbtime).then_some(in_file)
     }
 
     fn defers(&mut self, unmade: Unmade) {
-        (self.holds, self.page, self.unmade) = (Holds::Deferred, None, Some(Box::new(unmade)));
+        self.content = Content::Deferred(Box::new(unmade));
     }
 
     fn holds_page(&mut self, page: PageBuf) {
-        (self.holds, self.page, self.unmade) = (Holds::Page, Some(CachedPage::of(page)), None);
+        self.content = Content::Page(CachedPage::of(page));
     }
 }
 
@@ -118,29 +116,28 @@ impl Cache {
         let unmade = frames.unmade.clone();
         let (slot, formats) = (frames.get_mut(frame), record.is_whole());
         let change = || self.coding(db).and_then(|coding| change(record, ops, &*coding));
-        let outcome = match (slot.before(), slot.holds) {
+        let outcome = match (slot.before(), &mut slot.content) {
             (Err(reason), _) => RedoOutcome::Wrong(reason),
-            (Ok(_), Holds::Deferred) => {
-                slot.unmade.as_mut().expect("a deferred page is unmade").redo(record, ops)
-            }
+            (Ok(_), Content::Deferred(unmade)) => unmade.redo(record, ops),
             // Redo clears new space of the file, so what was read there may be gone: the page is written in any case.
             (Ok(before), _) if formats && unmade.is_some() => {
                 slot.defers(Unmade::anew(record, ops, unmade.as_ref()));
                 RedoOutcome::MadeAnew(before)
             }
             (Ok(before), _) if formats => {
-                slot.unmade = None;
-                let page = slot.page.insert(CachedPage::empty(self.0.page_bytes));
-                let change = change();
-                match change.and_then(|change| page.apply(&change, dbtime).map_err(|m| m.to_string())) {
-                    Ok(()) => RedoOutcome::MadeAnew(before),
+                let mut page = CachedPage::empty(self.0.page_bytes);
+                match change().and_then(|change| page.apply(&change, dbtime).map_err(|m| m.to_string())) {
+                    Ok(()) => {
+                        slot.content = Content::Page(page);
+                        RedoOutcome::MadeAnew(before)
+                    }
                     Err(reason) => RedoOutcome::Wrong(reason),
                 }
             }
             (Ok(Rebuilt::FailedCheck), _) => RedoOutcome::Unproven("it failed its check".to_owned()),
             (Ok(Rebuilt::Verified), _) => {
                 let page_dbtime = slot.version().unwrap_or_default();
-                match (redo_without_page(page_dbtime, dbtime, base), &mut slot.page) {
+                match (redo_without_page(page_dbtime, dbtime, base), slot.page_mut()) {
                     (Some(outcome), _) => outcome,
                     (None, Some(page)) => {
                         change().map_or_else(RedoOutcome::Wrong, |change| redo_on(page, &change, dbtime))
@@ -150,9 +147,6 @@ impl Cache {
             }
         };
         if matches!(outcome, RedoOutcome::Applied | RedoOutcome::MadeAnew(_)) {
-            if slot.holds != Holds::Deferred {
-                slot.holds = Holds::Page;
-            }
             slot.is_prepared &= !formats;
             frames.touch_new(frame, self.0.world.now().ns);
             frames.mark_changed(frame, start, end);
@@ -200,17 +194,20 @@ impl Cache {
         let (slot, coding) = (frames.get_mut(frame), self.coding(key.db)?);
         if cfg!(debug_assertions) {
             let said = image.decode(key.pgno, &*coding)?;
-            let waits = slot.unmade.as_ref().filter(|_| slot.holds == Holds::Deferred);
-            let made = waits.map(|unmade| unmade.make(key.pgno, &*coding)).transpose()?;
-            let page = made.map(CachedPage::of);
-            let page = page.as_ref().or(slot.page.as_ref().filter(|_| slot.holds == Holds::Page));
-            let is_same = page.is_none_or(|page| page.says_the_same(PageRef::new(said.as_unsealed_slice())));
+            let said = PageRef::new(said.as_unsealed_slice());
+            let is_same = match &slot.content {
+                Content::Page(page) => page.says_the_same(said),
+                Content::Deferred(unmade) => {
+                    CachedPage::of(unmade.make(key.pgno, &*coding)?).says_the_same(said)
+                }
+                _ => true,
+            };
             debug_assert!(is_same, "page {} is not what its log image says", key.pgno);
         }
-        match (slot.holds, &mut slot.unmade) {
-            (Holds::Page, _) => {}
+        match &mut slot.content {
+            Content::Page(_) => {}
             // It has in it all that waits.
-            (Holds::Deferred, Some(unmade)) => unmade.renew(image),
+            Content::Deferred(unmade) => unmade.renew(image),
             _ if self.pages_wait() => {
                 let unmade = Unmade::from_image(image, None, frames.unmade.as_ref());
                 frames.get_mut(frame).defers(unmade);
@@ -258,14 +255,14 @@ impl Cache {
         let mut frames = self.0.frames.borrow_mut();
         let Some(frame) = frames.find(key) else { return Ok(false) };
         let slot = frames.get_mut(frame);
-        match (slot.holds, &slot.unmade) {
-            (Holds::Deferred, Some(unmade)) => {
+        match &slot.content {
+            Content::Deferred(unmade) => {
                 let coding = self.coding(key.db);
                 let made = coding.and_then(|coding| unmade.make(key.pgno, &*coding));
                 slot.holds_page(made.map_err(|reason| self.damaged(key, reason))?);
                 Ok(true)
             }
-            (Holds::InFile, _) => {
+            Content::InFile(_) => {
                 frames.release(frame);
                 self.0.freed.notify_one();
                 Ok(false)
@@ -278,9 +275,7 @@ impl Cache {
     fn make_if_due(&self, frames: &mut Frames, frame: u32) -> Result<(), String> {
         let slot = frames.get_mut(frame);
         let key = slot.key();
-        let Some(unmade) = slot.unmade.as_mut().filter(|_| slot.holds == Holds::Deferred) else {
-            return Ok(());
-        };
+        let Content::Deferred(unmade) = &mut slot.content else { return Ok(()) };
         let is_due = unmade.in_file.is_some_and(|in_file| in_file.dbtime == unmade.dbtime);
         if !is_due && unmade.changes() <= CHANGES_WAITING_MAX {
             return Ok(());
@@ -288,7 +283,9 @@ impl Cache {
         let made = unmade.make(key.pgno, &*self.coding(key.db)?)?;
         if is_due && Some(InFile::of(PageRef::new(made.as_unsealed_slice()))) == unmade.in_file {
             unmade.forget();
-            slot.holds = Holds::InFile;
+            if let Content::Deferred(unmade) = std::mem::replace(&mut slot.content, Content::Nothing) {
+                slot.content = Content::InFile(unmade);
+            }
             frames.mark_clean(frame);
         } else {
             slot.holds_page(made);

@@ -5,7 +5,7 @@ use results::IoClass;
 use smallvec::SmallVec;
 use world::Bufs;
 
-use super::frames::{Frames, Holds};
+use super::frames::{Content, Frames};
 use super::page::CachedPage;
 use super::{Cache, CachedDatabase, LogPosition, PageKey};
 use crate::error::Result;
@@ -236,9 +236,8 @@ impl Cache {
         for pgno in range {
             let frame = frames.find(PageKey { db, pgno }).expect("a run is made of cached pages");
             let slot = frames.get_mut(frame);
-            assert!(slot.holds == Holds::Page, "only a page that was made, and verified, is written");
             let is_prepared = std::mem::take(&mut slot.is_prepared);
-            let page = slot.page.as_mut().expect("a dirty frame holds a page");
+            let page = slot.page_mut().expect("only a page that was made, and verified, is written");
             run.pages.push(page.stamped_copy(pgno, is_prepared, database.template.as_deref(), scratch));
             run.log_needed = run.log_needed.max(slot.last_change);
             let first_dirty = frames.begin_write(frame);
@@ -253,7 +252,9 @@ impl Cache {
             let slot = frames.get_mut(frame);
             let (key, is_dirty) = (slot.key(), slot.is_dirty());
             let database = self.database(key.db);
-            let (Some(CachedPage::Buf(page)), Ok(database)) = (&mut slot.page, database) else { continue };
+            let (Content::Page(CachedPage::Buf(page)), Ok(database)) = (&mut slot.content, database) else {
+                continue;
+            };
             if !database.packs_pages {
                 continue;
             }
