@@ -121,6 +121,9 @@ class Window:
                 if index is not None:
                     for at, value in enumerate([point.count, point.bytes, point.latency_ns]):
                         into[index][at] += value
+        mean = mean_ms(busy_ns, count, sum(p.latency_ns for p in at_the_end), sum(p.count for p in at_the_end))
+        # One that waits lasts at least as long as it has waited.
+        counting = [*points, *(at_the_end if not count or mean > busy_ns / count / 1e6 else [])]
         latencies = [ns / n / 1e6 if n else 0.0 for n, _, ns in samples]
         sizes = [amount / n if n else 0.0 for n, amount, _ in samples]
         # Of equal ones the first.
@@ -132,12 +135,11 @@ class Window:
             "mib_per_s": size / MIB / self.seconds,
             "bytes_mean": size / count if count else None,
             "bytes_sample_mean": sum(sizes) / len(sizes) if sizes else None,
-            "latency_ms_mean": mean_ms(busy_ns, count, sum(p.latency_ns for p in at_the_end),
-                                       sum(p.count for p in at_the_end)),
+            "latency_ms_mean": mean,
             "latency_ms_sample_mean": sum(latencies) / len(latencies) if latencies else None,
             "latency_ms_sample_max": worst and worst[0],
             "worst_sample_window_s": worst and max(0, spans[-worst[1]][0] - self.start) / 1e3,
-            "latency_ms_max": max(point.longest_ns for point in points) / 1e6 if count else None,
+            "latency_ms_max": max(point.longest_ns for point in counting) / 1e6,
             # Little's law: requests under way are the time that they took together, by time.
             "outstanding": busy_ns / 1e9 / self.seconds,
         }

@@ -85,7 +85,7 @@ fn under_test(solution: &Solution, planned: &Plan, failure: &Scenario) -> String
     format!("[under_test]\nhosts = {}\nfailed = {}\n\n", list(&kept), list(&lost))
 }
 
-/// An instance for each database that is active on a server, and for further copies up to the planned number of actives.
+/// An instance for each database that is active on a server while the failure lasts.
 fn instances_of(planned: &Plan, failure: &Scenario, server: usize, host: &HostSpec) -> String {
     let volumes: Vec<&str> = host
         .volumes

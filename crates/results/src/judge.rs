@@ -154,6 +154,13 @@ pub fn latency_ms(completed: IoTotals, waiting: IoTotals) -> Option<f64> {
     Some(completed.latency_ms().map_or(with_waiting, |mean| mean.max(with_waiting)))
 }
 
+/// The longest latency in ms of the operations that [`latency_ms`] takes. One that waits lasts at least that long.
+pub fn longest_ms(completed: IoTotals, waiting: IoTotals) -> Option<f64> {
+    let waits = latency_ms(completed, waiting) > completed.latency_ms();
+    let longest = [completed.latency_ms_max(), waiting.latency_ms_max().filter(|_| waits)];
+    longest.into_iter().flatten().reduce(f64::max)
+}
+
 /// What waits where it raises the mean of what completed. Nearly always some operation has just begun: rows of each
 /// second hold only the waits that say more than the completed operations.
 pub fn held_up(
@@ -335,6 +342,20 @@ mod tests {
         let fold = folded(&[reads(0, 15, &[1, 1]), reads(15, 15, &[2, 90]), reads(30, 15, &[40, 40])]);
         assert_eq!(fold.worst(), Some(Worst { latency_ms: 46.0, start_ms: 15_000 }));
         assert_eq!(fold.latency_ms(), Some(29.0), "the mean is weighted by operation");
+    }
+
+    #[test]
+    fn no_mean_is_above_the_longest_latency_whatever_waits() {
+        let of = |count, sum_ms: u64, max_ms: u64| IoTotals {
+            count,
+            bytes: 0,
+            latency_ns_sum: sum_ms * 1_000_000,
+            latency_ns_max: max_ms * 1_000_000,
+        };
+        let (few, waits, begun) = (of(2, 300, 224), of(1, 480, 480), of(1, 1, 1));
+        assert_eq!((latency_ms(few, waits), longest_ms(few, waits)), (Some(260.0), Some(480.0)));
+        assert_eq!((latency_ms(few, begun), longest_ms(few, begun)), (Some(150.0), Some(224.0)));
+        assert_eq!(longest_ms(IoTotals::default(), waits), Some(480.0));
     }
 
     #[test]

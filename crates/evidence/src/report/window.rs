@@ -190,6 +190,7 @@ impl<'a> TestView<'a> {
         let any = totals.count + waiting.count > 0;
         any.then(|| Figures {
             latency_ms_mean: judge::latency_ms(totals, waiting),
+            latency_ms_max: judge::longest_ms(totals, waiting),
             ..self.figures_of(&totals, parts)
         })
     }
