@@ -10,7 +10,7 @@ use crate::failure::{Failure, Status};
 use crate::inputs::{self, SolutionArguments};
 use crate::stdout::{json, tell, write_new};
 
-/// Finds how many mailboxes a solution carries with its worst failure, and which limit binds.
+/// Finds how many mailboxes a solution carries with its worst failure, and what binds.
 #[derive(clap::Args)]
 pub struct CapacityArguments {
     #[command(flatten)]
