@@ -165,7 +165,7 @@ impl Campaign<'_> {
             Mode::Paced { .. } => "paced: batches are due at fixed times".into(),
         };
         vec![
-            parameter("Load", how),
+            parameter(Parameter::LOAD, how),
             parameter(
                 "Operations",
                 format!(
@@ -203,7 +203,7 @@ impl Campaign<'_> {
             }),
             ("Checkpoint depth", mib(engine.checkpoint_depth_bytes)),
             ("Log buffer per instance, at most", mib(LOG_BUFFER_BYTES as u64)),
-            ("Background maintenance", maintenance),
+            (Parameter::MAINTENANCE, maintenance),
             ("Copies of each database", self.deployment.load.copies.to_string()),
         ]
         .into_iter()

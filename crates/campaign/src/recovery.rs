@@ -23,7 +23,7 @@ impl Campaign<'_> {
         let maintained = if self.deployment.engine.recovery_maintenance { "on" } else { "off" };
         let parameters = vec![
             parameter("Page reads outstanding, at most", "8 per instance"),
-            parameter("Background maintenance", maintained),
+            parameter(Parameter::MAINTENANCE, maintained),
         ];
         let mut test = self.begin(ordinal, name, spec, parameters).await?;
         test.phase = "replaying logs".into();

@@ -32,16 +32,17 @@ pub struct PlanArguments {
     /// Make the change that --write-targets or --write-instances shows.
     #[arg(long, requires = "writes")]
     yes: bool,
-    /// Look for the designs with the fewest disks and servers in a catalogue.
-    #[arg(long, value_name = "CATALOGUE.toml", conflicts_with_all = ["html", "scenario"])]
-    search: Option<PathBuf>,
+    /// Look for the designs with the fewest disks and servers in a catalogue; in the shipped one (`examples catalogue`)
+    /// where no file follows.
+    #[arg(long, value_name = "CATALOGUE.toml", num_args = 0..=1, conflicts_with_all = ["html", "scenario"])]
+    search: Option<Option<PathBuf>>,
 }
 
 /// Runs the command.
 pub fn run(arguments: &PlanArguments) -> Result<Status, Failure> {
     let solution = arguments.solution.read()?;
     if let Some(catalogue) = &arguments.search {
-        return find(&solution, catalogue, arguments.json);
+        return find(&solution, catalogue.as_deref(), arguments.json);
     }
     // What the command line got wrong is told without a place in the file.
     let named = plan::named(&solution, &arguments.scenario)
@@ -61,8 +62,11 @@ pub fn run(arguments: &PlanArguments) -> Result<Status, Failure> {
     Ok(status)
 }
 
-fn find(solution: &Solution, path: &Path, json: bool) -> Result<Status, Failure> {
-    let catalogue = Catalogue::parse(&inputs::text(path)?, &path.display().to_string())?;
+fn find(solution: &Solution, path: Option<&Path>, json: bool) -> Result<Status, Failure> {
+    let catalogue = match path {
+        Some(path) => Catalogue::parse(&inputs::text(path)?, &path.display().to_string())?,
+        None => Catalogue::shipped()?,
+    };
     let found = search(solution, &catalogue)?;
     data(&if json { format!("{}\n", found.json()) } else { found.terminal() })?;
     Ok(if found.front.is_empty() { Status::VerdictFail } else { Status::Pass })

@@ -103,6 +103,15 @@ pub struct ServerKind {
 }
 
 impl Catalogue {
+    /// The catalogue that ships inside the program.
+    ///
+    /// # Errors
+    /// None: a test reads it.
+    pub fn shipped() -> Result<Catalogue> {
+        let shipped = solution::EXAMPLES.iter().find(|example| example.name == "catalogue");
+        Catalogue::parse(shipped.map_or("", |example| example.text), "catalogue.toml")
+    }
+
     /// Reads a catalogue. `file_name` is only for messages.
     pub fn parse(text: &str, file_name: &str) -> Result<Catalogue> {
         let catalogue: Catalogue = solution::read_toml(text, file_name, NUMBERS)?;

@@ -86,3 +86,16 @@ fn planned_instances_are_written_down_once_and_change_neither_plan_nor_run() {
     let (status, _, stderr) = output(folder.path(), &["plan", "design.toml", "--write-instances", "--yes"]);
     assert_eq!((status, stderr.trim()), (0, "design.toml says so already"));
 }
+
+#[test]
+fn search_without_a_file_chooses_from_the_shipped_catalogue() {
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../solutions/");
+    let folder = folder_with("c.toml", &std::fs::read_to_string(format!("{shipped}catalogue.toml")).unwrap());
+    let solution = format!("{shipped}dell-md3260-15000.toml");
+    let found = |catalogue: &[&str]| {
+        let arguments = [&["plan", &solution, "--json", "--search"], catalogue].concat();
+        output(folder.path(), &arguments)
+    };
+    let (status, designs, stderr) = found(&[]);
+    assert_eq!((status, &designs), (0, &found(&["c.toml"]).1), "{stderr}");
+}

@@ -331,7 +331,13 @@ fn volume_rows(found: &mut Findings<'_>, root: &Path, volume: &Volume, mounts: &
     let area = format!("Volume {}", volume.name);
     found.row(&area, "Folder", &volume.dir.display().to_string());
     let Some(mount) = mounts::of(mounts, &volume.dir) else {
-        found.doubt(&area, "File system", "unknown", Severity::Warning, "no mount holds this folder");
+        found.doubt(
+            &area,
+            Environment::FILE_SYSTEM,
+            "unknown",
+            Severity::Warning,
+            "no mount holds this folder",
+        );
         return BTreeSet::new();
     };
     let text = format!("{} on {} ({})", mount.file_system, mount.point.display(), mount.options);
@@ -347,7 +353,7 @@ fn volume_rows(found: &mut Findings<'_>, root: &Path, volume: &Volume, mounts: &
             (Severity::Warning, "not local: the network and another host are part of what is measured")
         }
     };
-    found.doubt(&area, "File system", &text, severity, note);
+    found.doubt(&area, Environment::FILE_SYSTEM, &text, severity, note);
     memory_row(found, &area, &in_memory(root, mounts, &volume.dir));
     let unsafe_options = ["nobarrier", "barrier=0", "data=writeback", "async_flush"];
     for option in mount.options.split(',').filter(|option| unsafe_options.contains(option)) {
@@ -449,7 +455,7 @@ mod tests {
         let value =
             |name: &str| capture.rows.iter().find(|row| row.name == name).map(|row| row.value.as_str());
         assert!(value("Kernel").is_some_and(|kernel| kernel.starts_with("Linux ")));
-        assert!(value("File system").is_some(), "{:?}", capture.rows);
+        assert!(value(Environment::FILE_SYSTEM).is_some(), "{:?}", capture.rows);
         assert!(value(STORAGE_IS_MEMORY).is_some(), "{:?}", capture.rows);
         assert_eq!(value("io_uring"), Some("refused (not tried)"));
         assert!(value("Compared").is_some(), "the kernel log is compared, or it is said why not");

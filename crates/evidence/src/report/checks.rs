@@ -11,7 +11,7 @@ const CHECKED: [(&str, &str, &str); 7] = [
     ("System", "io_uring", "Way to the kernel"),
     ("System", "Clock source", "Clock"),
     ("System", LOAD_BEFORE, "Other work on the host"),
-    ("Volume", "File system", "File system"),
+    ("Volume", Environment::FILE_SYSTEM, "File system"),
     ("Kernel log", "Compared", "Kernel log can be compared"),
     ("After the tests", "Kernel log", "Kernel log after the tests"),
     ("After the tests", "SMART counters", "Disk counters after the tests"),

@@ -3,7 +3,7 @@
 //! Everything here is made from the [`Report`], as the rest of the page is.
 
 use minijinja::{Value, context};
-use results::{Grade, Outcome, WorldKind};
+use results::{Grade, Outcome, Parameter, WorldKind};
 
 use super::charts::title;
 use super::model::*;
@@ -154,8 +154,11 @@ fn tuning(report: &Report) -> Option<String> {
 
 /// The load of a test, by its settings: `8 sessions` of `closed: 8 sessions, each rests ...`.
 fn load_of(test: &TestReport) -> String {
-    let setting =
-        test.parameters.iter().find(|row| row.name == "Load").map_or("not recorded", |row| &row.value);
+    let setting = test
+        .parameters
+        .iter()
+        .find(|row| row.name == Parameter::LOAD)
+        .map_or("not recorded", |row| &row.value);
     let setting = setting.strip_prefix("closed: ").and_then(|load| load.split(',').next()).unwrap_or(setting);
     setting.strip_prefix("paced: ").unwrap_or(setting).to_owned()
 }

@@ -105,6 +105,11 @@ pub struct Environment {
     pub note: String,
 }
 
+impl Environment {
+    /// Name of the row that says which file system a volume has.
+    pub const FILE_SYSTEM: &str = "File system";
+}
+
 /// Where a measurement comes from: a host, an instance of it, a database of that.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Origin {
@@ -206,6 +211,13 @@ pub struct Parameter {
     pub name: String,
     /// Its value, with its unit.
     pub value: String,
+}
+
+impl Parameter {
+    /// Name of the setting that says how the load of a test is put on.
+    pub const LOAD: &str = "Load";
+    /// Name of the setting that says what background maintenance reads.
+    pub const MAINTENANCE: &str = "Background maintenance";
 }
 
 /// A limit that a test will be judged by.

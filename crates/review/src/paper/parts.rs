@@ -3,7 +3,7 @@
 
 use evidence::report::{bytes, number, significant};
 use plan::Use;
-use results::WorldKind;
+use results::{Environment, Parameter, WorldKind};
 use solution::{Behind, Disk, HostSpec, Raid, Role, VolumeInfo};
 
 use super::Subject;
@@ -36,7 +36,7 @@ pub fn configuration(subject: &Subject<'_>) -> Vec<Vec<String>> {
         .iter()
         .flat_map(|run| &run.tests)
         .flat_map(|test| &test.parameters)
-        .find(|parameter| parameter.name == "Background maintenance");
+        .find(|parameter| parameter.name == Parameter::MAINTENANCE);
     let mut rows = vec![
         pair("Mailboxes", number(plan.mailboxes as f64, 0)),
         pair("Availability groups", plan.dags.to_string()),
@@ -156,7 +156,7 @@ pub fn software(subject: &Subject<'_>) -> Vec<Vec<String>> {
         |name: &str| rows().find(|row| row.area == "System" && row.name == name).map(|row| row.value.clone());
     let file_systems = || {
         let mut found: Vec<&str> =
-            rows().filter(|row| row.name == "File system").map(|row| row.value.as_str()).collect();
+            rows().filter(|row| row.name == Environment::FILE_SYSTEM).map(|row| row.value.as_str()).collect();
         found.dedup();
         (!found.is_empty()).then(|| found.join("; "))
     };
