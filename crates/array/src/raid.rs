@@ -265,7 +265,7 @@ impl Raid {
         let mut lost = false;
         if self.parity_units == 0 {
             self.for_elements(start, bytes, |row, unit, into, take| {
-                // A copy that is not rebuilt yet takes writes, but nobody reads it: alone it does not hold them.
+                // A copy that is not rebuilt yet takes writes, but no reads: alone it does not hold them.
                 let mut is_held = false;
                 for copy in 0..self.copies {
                     let (slot, byte) = self.place(row, unit + copy * self.data_units);

@@ -11,7 +11,7 @@
 //!   sixteenth each time, so that a region read at the mean rate is known by some 16 reads. Before the first
 //!   time, every region has the same share.
 //! * A read that begins where the last one of its region ended is part of a scan, which caches keep out: not counted.
-//! * Data that nobody reads share the room that is left.
+//! * Data without reads share the room that is left.
 //! * Tiers hold the same, but what they hold has to be moved there. What the first counts say has been so for
 //!   long and costs nothing; later a region that lacks half of its pieces gets them, one by one, and the region
 //!   with the largest surplus gives as many ([`Residency::aim`]). Smaller differences are noise of the counts.
@@ -71,7 +71,7 @@ pub(crate) fn of_two_to_32(share: f64) -> u64 {
     (share * (1u64 << 32) as f64) as u64
 }
 
-/// Size of a region of `space_bytes` in so many, or fewer if a region would be smaller than a piece.
+/// Size of a region where `space_bytes` has this number of them, or fewer if a region would be smaller than a piece.
 pub(crate) fn region_bytes(space_bytes: u64, regions: u32, piece_bytes: u64) -> u64 {
     space_bytes.div_ceil(u64::from(regions)).next_multiple_of(piece_bytes).max(1)
 }
@@ -119,13 +119,13 @@ impl Residency {
         self.counted >= self.regions.len()
     }
 
-    /// Works out the shares of a cache, for so many bytes of data in the space.
+    /// Works out the shares of a cache, for these bytes of data in the space.
     pub fn settle(&mut self, data_bytes: u64) {
         self.work_out(data_bytes);
         self.regions.iter_mut().for_each(|region| region.cached = region.wanted);
     }
 
-    /// Works out the shares of a tier, for so many bytes of data in the space; what differs is to be moved.
+    /// Works out the shares of a tier, for these bytes of data in the space; what differs is to be moved.
     pub fn aim(&mut self, data_bytes: u64) {
         if self.counts < FIRST_COUNTS {
             self.settle(data_bytes);
@@ -204,7 +204,7 @@ impl Residency {
     }
 }
 
-/// The T at which a cache with room for so many regions is full, in the units of these counts.
+/// The T at which a cache with room for this number of regions is full, in the units of these counts.
 fn fill_time(reads: &[f64], room: f64) -> f64 {
     let held = |time: f64| reads.iter().map(|reads| 1.0 - exp_minus(reads * time)).sum::<f64>();
     let (mut short, mut long) = (0.0, ALL_HELD / FORGOTTEN_READS);

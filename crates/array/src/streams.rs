@@ -193,9 +193,9 @@ impl Streams {
     }
 
     fn begin(&mut self, end: u64, now_ns: u64) {
-        // There may be more than that for as long as somebody waits for each of them.
+        // There may be more than that for as long as each of them has a waiter.
         while self.streams.len() >= STREAMS {
-            // The one that has been silent longest and that nobody waits for.
+            // The one that has been silent longest and has no waiter.
             let idle = self.streams.iter().enumerate().filter(|(_, stream)| stream.waiting.is_empty());
             let Some((index, _)) = idle.min_by_key(|(_, stream)| stream.used) else { break };
             self.remove(index);

@@ -174,7 +174,7 @@ pub fn database(pager: &dyn Pager, trees: &[Tree]) -> Result<Usage> {
     Ok(usage)
 }
 
-/// Every page must be held by the innermost tree that owns it; returns how many pages nobody holds.
+/// Every page must be held by the innermost tree that owns it; returns how many pages no tree holds.
 fn check_owners(owners: &BTreeMap<u32, (u32, Vec<Extent>)>, holders: &BTreeMap<u32, u32>) -> Result<u64> {
     // Parents before children, so that a child's extents overwrite those of its parent.
     let depth = |fdp: u32| {

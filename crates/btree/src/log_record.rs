@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. `decode(encode(record))` is the record, but for pages that changes make anew: they stay encoded until
-//!    somebody wants them ([`PageChange::decode_page`]), so that the log can be read without its databases.
+//!    they are needed ([`PageChange::decode_page`]), so that the log can be read without its databases.
 //! 2. `decode` answers `None` on bytes that `encode` did not make, or a record that means something else; it
 //!    never panics. That the bytes are the ones written is the log segment's checksum's business.
 //!
@@ -228,7 +228,7 @@ impl LogRecord {
     }
 
     /// Reads the record that `bytes` are, but for what it says of pages: that goes to `each`, as bytes, in the order of
-    /// the record. Whoever redoes the pages decodes them ([`PageRecord::change`]).
+    /// the record. Redo of the pages decodes them ([`PageRecord::change`]).
     pub fn decode_apart(bytes: &[u8], mut each: impl FnMut(PageRecord, &[u8])) -> Option<LogRecord> {
         let mut reader = Reader(bytes);
         let record = match reader.byte()? {

@@ -67,7 +67,7 @@ pub enum Stop {
     },
 }
 
-/// Pages of a file that nobody changes, as far as they have been read.
+/// Pages of a file that is not changed, as far as they have been read.
 pub struct FilePages {
     page_bytes: usize,
     /// Nothing of a page that cannot be used.

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A sparse page answers every question as the page of bytes does that [`SparsePage::fill`] makes.
 //! 2. The bytes are those of the template page with the edits made on it one after the other: what redo would give.
-//! 3. An edit that a sparse page cannot keep changes nothing; whoever holds the page goes on with its bytes.
+//! 3. An edit that a sparse page cannot keep changes nothing; the caller goes on with the bytes of the page.
 //!
 //! Limits: leaves and branch pages below the root whose nodes are not compressed; [`EDITS_MAX`] edits.
 
@@ -22,7 +22,7 @@ use edits::{Edit, Edits, Origin, What};
 
 /// With more edits the bytes are less work.
 const EDITS_MAX: usize = 24;
-/// Nodes made one by one; whoever wants more of them gets all at once.
+/// Nodes that are made one by one; a page of which more are read has all made at once.
 const NODES_MADE_MAX: usize = 12;
 /// Bytes of a node beside key and data: its tag and the length of its key.
 const NODE_OVERHEAD_BYTES: usize = 6;
@@ -76,7 +76,7 @@ pub trait NodeFunction {
     fn decode(self: Rc<Self>, pgno: u32, encoded: &[u8]) -> Option<SparsePage>;
 }
 
-/// A node of the template that somebody has looked at.
+/// A node of the template that was read.
 struct Made {
     slot: u16,
     key_bytes: u16,

@@ -1,7 +1,7 @@
 //! Keeps the campaigns of several hosts in step: published servers on shared storage were loaded at the same time.
 //!
 //! Invariant: the hosts of a barrier carry out the same tests, so they come to the same points in the same
-//! order. A host that ends early leaves, and nobody waits for it.
+//! order. A host that ends early leaves, and the others do not wait for it.
 
 use std::future::ready;
 
@@ -14,7 +14,7 @@ pub trait Barrier {
     fn arrive(&self) -> LocalFuture<'static, ()>;
 }
 
-/// A host that waits for nobody.
+/// A host that runs alone.
 pub struct Alone;
 
 impl Barrier for Alone {

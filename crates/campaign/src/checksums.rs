@@ -69,7 +69,7 @@ impl Campaign<'_> {
     }
 
     /// Databases that an earlier run has not closed, and whose logs soft recovery wants to replay: till then
-    /// nobody can tell what a crash has left of their pages from damage.
+    /// what a crash has left of their pages cannot be told from damage.
     fn pass_by(&mut self, test: u32, instance: &str) -> Result<(), CampaignError> {
         let text = format!(
             "{instance}: was not closed, and its logs wait for soft recovery: its pages are not judged"

@@ -20,7 +20,7 @@ use world::{Duration, Time, World};
 /// How the load is held.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mode {
-    /// So many sessions, each as fast as it can.
+    /// A number of sessions, each as fast as it can.
     Closed {
         /// Sessions over all databases.
         sessions: u32,
@@ -150,7 +150,7 @@ impl<E: 'static> Load<E> {
         }
         let due = || if self.draining.get() { self.world.now() } else { self.due.get() };
         self.world.sleep_until(due()).await;
-        // Meanwhile somebody may have cut what is to be made up for.
+        // Meanwhile another task may have cut what is to be made up for.
         let due = due();
         let number = self.take_number()?;
         self.due.set(due + Duration::from_secs_f64(1.0 / self.rate.get()));

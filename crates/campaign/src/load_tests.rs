@@ -96,7 +96,7 @@ impl Campaign<'_> {
         maintained.and(held).and(ended)
     }
 
-    /// Load with every log kept until each instance has so many, then a stop as by a crash.
+    /// Load with every log kept until each instance has the wanted number of logs, then a stop as by a crash.
     pub async fn log_generation(
         &mut self,
         ordinal: u32,
@@ -313,7 +313,7 @@ impl Campaign<'_> {
         }
         self.record(test.row.clone())?;
         match passed {
-            // Nothing is missing: whoever asked for the end asks again after this test.
+            // Nothing is missing: a user who asked for the end asks again after this test.
             Err(CampaignError::Interrupted) if closed >= opened + planned => Ok(window),
             passed => passed.map(|()| window),
         }

@@ -32,13 +32,13 @@ impl Rule<'_> {
     }
 
     /// As [`Rule::judge`], for a rule about the run itself: where it does not hold nothing is proved, and
-    /// nobody is blamed.
+    /// it blames neither storage nor load.
     pub fn require(&self, test: u32, origin: Origin, measured: f64, limit: f64) -> Verdict {
         unproved_if_failed(self.judge(test, origin, Some(measured), limit))
     }
 }
 
-/// The verdict of a window with gaps: what fails there blames nobody.
+/// The verdict of a window with gaps: what fails there is unproved.
 pub(crate) fn unproved_if_failed(verdict: Verdict) -> Verdict {
     let outcome = if verdict.outcome == Outcome::Fail { Outcome::Unproved } else { verdict.outcome };
     Verdict { outcome, ..verdict }

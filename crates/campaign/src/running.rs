@@ -84,7 +84,7 @@ pub struct Running {
 /// Logs that a test finds, of databases that were not closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Logs {
-    /// Nobody waits for them: whoever looks at the databases may recover them first.
+    /// Nothing waits for them: the next test of the databases may recover them first.
     Free,
     /// They were generated in this campaign, for soft recovery to replay. No write was cut off, so no page is torn.
     Generated,
@@ -310,7 +310,7 @@ impl Campaign<'_> {
         alarm.await;
     }
 
-    /// Goes on with the load until every host has come to this point. A load that has failed waits for nobody.
+    /// Goes on with the load until every host has come to this point. A load that has failed does not wait.
     pub async fn hold<E: 'static>(
         &mut self,
         test: &mut Running,

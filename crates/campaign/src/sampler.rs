@@ -534,7 +534,7 @@ mod tests {
         assert_eq!(starts, [0, 3_000, 5_000, 8_000, 11_000, 12_000], "samples begin anew with the window");
     }
 
-    /// The worst read and the number of reads of a window of 70 s that ends after so many seconds, of which the
+    /// The worst read and the number of reads of a window of 70 s that ends after `seconds`, of which the
     /// last one has reads of 150 ms.
     fn worst_of(seconds: u64) -> (f64, u64) {
         let mut rows: Vec<Row> = Vec::new();

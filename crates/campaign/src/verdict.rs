@@ -19,7 +19,7 @@ pub fn page_fault_stalls_per_s_max(generation: Generation) -> f64 {
 }
 
 /// Judges the window of a load test. A window with gaps fails no rule: while the load generator did not run,
-/// nobody took the answers of the storage, so latencies and rates are not those of the storage.
+/// the answers of the storage were not taken, so latencies and rates are not those of the storage.
 pub fn judge_load(
     test: u32,
     host: &str,

@@ -30,7 +30,7 @@ const CLEAR: f64 = 1.0;
 pub struct Simulating<'a> {
     /// Values of the storage models.
     pub assumptions: &'a Assumptions,
-    /// The test ends once its figures are known to so many percent.
+    /// The test ends once its figures are known to within this percentage.
     pub until_percent: f64,
     /// Length of the window, instead of what the solution file says.
     pub duration_s: Option<f64>,

@@ -35,7 +35,7 @@ impl<'a> Scaling<'a> {
         Ok(Scaling { solution, document, mailboxes })
     }
 
-    /// The plan of the solution with so many mailboxes. It knows nothing of the test databases.
+    /// The plan of the solution with this number of mailboxes. It knows nothing of the test databases.
     ///
     /// # Errors
     /// What the planner cannot plan.
@@ -45,12 +45,12 @@ impl<'a> Scaling<'a> {
         plan::plan(&self.read(&document)?, &[])
     }
 
-    /// Whether test databases for so many mailboxes can be made, and fit on their storage.
+    /// Whether test databases for this number of mailboxes can be made, and fit on their storage.
     pub fn fits(&self, mailboxes: u64) -> bool {
         self.read(&self.resized(mailboxes)).is_ok()
     }
 
-    /// The solution with so many mailboxes, and the load that its plan asks for.
+    /// The solution with this number of mailboxes, and the load that its plan asks for.
     ///
     /// # Errors
     /// The test databases do not fit ([`Scaling::fits`]), or the window is too short for so small a load.
@@ -83,10 +83,10 @@ impl<'a> Scaling<'a> {
     }
 }
 
-/// The solution with so many mailboxes, and the load that its plan asks for.
+/// The solution with this number of mailboxes, and the load that its plan asks for.
 ///
 /// # Errors
-/// The file says too little to plan it, or cannot have so many.
+/// The file says too little to plan it, or cannot have that many.
 pub fn scaled(solution: &Solution, mailboxes: u64) -> Result<Solution> {
     Scaling::of(solution)?.solution(mailboxes)
 }

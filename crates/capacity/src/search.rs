@@ -23,7 +23,7 @@ const REPLICATES: usize = 1;
 const NARROW: f64 = 1.02;
 /// Scatter of the crossing from seed to seed, as a share of the load, that decides nothing.
 const QUIET: f64 = 0.004;
-/// At one percent more load the figure is so many percent worse: a cliff.
+/// Percent by which a figure is worse at one percent more load, from which on it is a cliff.
 const CLIFF: f64 = 10.0;
 /// Most distance from a load that holds to one below it that was measured.
 const WIDE: f64 = 1.6;

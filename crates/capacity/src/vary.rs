@@ -36,7 +36,7 @@ impl Vary {
 /// The solution as described, and with each value of each variation. Disks that the file does not have are `known`.
 ///
 /// # Errors
-/// A value that the file cannot have, or a disk that nobody knows.
+/// A value that the file cannot have, or a disk that neither file nor catalogue has.
 pub fn cases(solution: Solution, variations: &[Vary], known: &[Disk]) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for vary in variations {

@@ -71,7 +71,7 @@ fn outlooks(solution: &Solution, assumptions: &Assumptions) -> Vec<Outlook> {
     outlooks
 }
 
-/// What `simulate` would do with so many servers.
+/// What `simulate` would do with this number of servers.
 fn simulated(solution: &Solution, assumptions: &Assumptions, servers: usize) -> Result<String, Failure> {
     let servers = servers.to_string();
     let wishes = Wishes {

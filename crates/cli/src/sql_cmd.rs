@@ -26,7 +26,7 @@ pub struct SqlArguments {
     json: bool,
 }
 
-/// What stops a query: the evidence, or whoever reads stdout.
+/// What stops a query: the evidence, or the reader of stdout.
 enum Stop {
     Store(StoreError),
     Output(std::io::Error),
@@ -62,7 +62,7 @@ pub fn run(arguments: &SqlArguments) -> Result<Status, Failure> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     match print(&query, sql, arguments.json, &mut out).and_then(|()| Ok(out.flush()?)) {
         Ok(()) => Ok(Status::Pass),
-        // Whoever reads has seen enough.
+        // The reader of stdout has seen enough.
         Err(Stop::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Status::Pass),
         Err(Stop::Output(error)) => Err(Failure::could_not_run("stdout").because(error)),
         Err(Stop::Store(error)) => Err(Failure::wrong_input("the query cannot be answered")

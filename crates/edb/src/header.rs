@@ -429,7 +429,7 @@ impl DatabaseHeader {
         self.put(at::BACKUP, &position.to_bytes());
     }
 
-    /// How far the log reaches that the database was left with for recovery; zero if nobody left it in order.
+    /// How far the log reaches that the database was left with for recovery; zero if it was not left in order.
     pub fn left_position(&self) -> LogPosition {
         LogPosition::get(&self.bytes, at::LEFT)
     }

@@ -63,7 +63,7 @@ async fn keep_checkpoint(core: &Core, counters: &Counters) -> Result<()> {
         let position = core.checkpoint_position();
         if position > file.written() {
             // A transaction that has ended holds the position no more, so its end must be durable before the position
-            // passes its beginning: a crash that lost the end would leave changes that nobody knows to undo.
+            // passes its beginning: a crash that lost the end would leave changes that no record says how to undo.
             let tip = core.log.tip();
             let cut = |database: &Rc<Database>| database.flush_map.cut(tip);
             let frames: Vec<_> = core.databases.iter().map(cut).collect();
@@ -123,14 +123,14 @@ pub(crate) async fn clean_up_one(core: &Core) -> Result<bool> {
     let Change { row, undo } = &*change;
     let tree = Tree { fdp: undo.fdp, objid: undo.objid, density_pct: 100 };
     let step = |pager: &dyn Pager| {
-        // Whoever holds the entry now decides about it, and cleans up after itself.
+        // The transaction that holds the entry now decides about it, and cleans up after itself.
         let held = core.transactions.borrow().is_locked(row);
         let removal = if held { None } else { update::purge(pager, tree, &undo.key, &undo.tail)? };
         Ok((removal.unwrap_or_default(), ()))
     };
     match core.change(row.db, None, step).await {
         // A page that cannot be read: the entry stays flagged as deleted, which every reader knows. The cleaner
-        // gives it up, or it would hold the checkpoint for ever; whoever meets the page gets the error, as for
+        // gives it up, or it would hold the checkpoint for ever; the next reader of the page gets the error, as for
         // any other page.
         Err(Error::World(_) | Error::DamagedPage { .. }) if core.poison.check().is_ok() => {
             core.cleanups_given_up.set(core.cleanups_given_up.get() + 1);

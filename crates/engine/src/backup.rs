@@ -4,7 +4,7 @@
 //! 1. The copy and the logs from [`BackupReport::first_generation`] on restore the database: the copy's header
 //!    says where its redo begins, which is at or before the oldest change that the file lacked when the backup
 //!    began.
-//! 2. The logs that the copy needs are kept until the backup is over; whoever wants to restore later keeps them longer.
+//! 2. The logs that the copy needs are kept until the backup is over; to restore later, keep them longer.
 //! 3. The copy is synced, and its header written last: a copy that was cut off has no header and cannot be opened.
 
 use btree::{Pager, PagesInUse};

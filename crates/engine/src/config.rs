@@ -36,7 +36,7 @@ pub struct InstanceConfig {
     pub redo: Redo,
     /// Reads ahead of redo at most while logs are replayed in their order.
     pub recovery_reads_outstanding: usize,
-    /// Counts the I/O on logs and checkpoint. Whoever keeps a handle sees also what closing, or a failed opening, did.
+    /// Counts the I/O on logs and checkpoint. A handle that is kept also shows what closing, or a failed opening, did.
     pub log_counters: Counters,
     /// The databases, numbered from 1 in this order. The order must stay the same while logs exist.
     pub databases: Vec<DatabaseConfig>,

@@ -32,7 +32,7 @@ pub trait CommitGate {
     /// Waits until the commit that ends at `end`, and is durable here, may be acknowledged.
     ///
     /// # Errors
-    /// If it will not be: nobody knows then whether the commit survives.
+    /// If it will not be: then only the next recovery finds out whether the commit survives.
     fn pass(&self, end: LogPosition) -> LocalFuture<'static, Result<()>>;
 }
 
@@ -47,7 +47,7 @@ enum Tried<T> {
 
 /// The shared state of an open instance.
 pub(crate) struct Core {
-    /// For work that goes on without whoever asked for it.
+    /// For work that goes on after its caller is gone.
     me: Weak<Core>,
     pub(crate) world: World,
     pub(crate) config: InstanceConfig,
@@ -123,7 +123,7 @@ impl Core {
         self.read_remembering(db, &Descents::default(), step).await
     }
 
-    /// [`Self::read`] of somebody who may go the same way again.
+    /// [`Self::read`] with a remembered descent, for callers that read neighbouring keys.
     pub(crate) async fn read_remembering<T>(
         &self,
         db: u8,
@@ -152,7 +152,7 @@ impl Core {
         self.change_remembering(db, &Descents::default(), transaction, step).await
     }
 
-    /// [`Self::change`] of somebody who may go the same way again.
+    /// [`Self::change`] with a remembered descent, for callers that change neighbouring keys.
     pub(crate) async fn change_remembering<T>(
         &self,
         db: u8,
@@ -318,7 +318,7 @@ impl Core {
         let extending = async move {
             let _working = working;
             let Some(_turn) = database.begin_extending() else {
-                // Somebody is at it; the caller tries again with what that gave.
+                // Another task extends the file; the caller tries again with what that gave.
                 database.extended().await;
                 return core.poison.check();
             };
@@ -350,7 +350,7 @@ impl Core {
             return extended;
         }
         // It syncs the file: what other pages lack after a failure, no later sync brings. An extension that
-        // nobody uses must not hold the checkpoint.
+        // no operation uses must not hold the checkpoint.
         self.poison.require(database.update_header(|_| ()).await)?;
         database.length_logged.set(POSITION_END);
         extended
@@ -384,7 +384,7 @@ impl Core {
         assert!(position <= oldest, "redo would begin at {position:?}, and {oldest:?} is needed");
     }
 
-    /// The files hold every change, and no transaction is open: nobody needs the log.
+    /// The files hold every change, and no transaction is open: the log is not needed.
     pub(crate) fn assert_all_written(&self) {
         self.cache.assert_all_written();
         assert!(self.transactions.borrow().open_ids().is_empty(), "a transaction is open");

@@ -39,7 +39,7 @@ pub async fn create_database(
     if file.file().adopt_template(template.clone(), codec).await? {
         progress.add(bytes);
     } else if let Err(error) = write_template(&file, &*template, progress, stop).await {
-        // Half a database helps nobody; the first error is the one to report.
+        // Half a database is of no use; the first error is the one to report.
         let _ = world.remove(path).await;
         return Err(error);
     }

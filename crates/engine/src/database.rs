@@ -151,18 +151,18 @@ impl Database {
         header::write(&mut header, &self.file, IoClass::HousekeepingWrite).await
     }
 
-    /// The turn to extend the file; `None` if somebody has it.
+    /// The turn to extend the file; `None` if another task has it.
     pub(crate) fn begin_extending(&self) -> Option<Extending<'_>> {
-        // Not `then_some`: a turn that is made and dropped gives back that of somebody else.
+        // Not `then_some`: a turn that is made and dropped gives back that of another task.
         (!self.extending.replace(true)).then(|| Extending(self))
     }
 
-    /// Waits until whoever extends the file has ended.
+    /// Waits until the task that extends the file has ended.
     pub(crate) async fn extended(&self) {
         self.extended.wait().await;
     }
 
-    /// Waits until nobody changes the file's length or its header.
+    /// Waits until no task changes the file's length or its header.
     pub(crate) async fn idle(&self) {
         while self.extending.get() {
             self.extended().await;

@@ -2,7 +2,7 @@
 
 use crate::instance::Instance;
 
-/// What is held of an instance: nothing while nobody uses it.
+/// What operations hold of an instance: pages, logs, locks. All zero while no operation runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Held {
     /// Transactions that have changed something and have not ended.

@@ -24,7 +24,7 @@ const WRITES_MOST: usize = 1024;
 
 /// An open instance. It belongs to one thread.
 ///
-/// Dropped, it stops as [`Self::abandon`] does, but nobody waits for what it has under way. The next opening
+/// Dropped, it stops as [`Self::abandon`] does, without waiting for what it has under way. The next opening
 /// with the same configuration, or a clone of it, waits for that; whoever opens the files with another one has
 /// to abandon the instance first.
 pub struct Instance {
@@ -141,7 +141,7 @@ impl Instance {
             self.abandon().await;
             return Err(error);
         }
-        // Whoever still holds a transaction gets an answer.
+        // A caller that still holds a transaction gets an answer.
         self.ended.set(true);
         core.poison.fail(&Error::Refused("it was closed".to_owned()));
         self.databases_idle().await;
@@ -209,7 +209,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Waits until nobody changes a file's length or header any more.
+    /// Waits until no task changes a file's length or header any more.
     async fn databases_idle(&self) {
         for database in &self.core.databases {
             database.idle().await;

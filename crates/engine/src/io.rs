@@ -77,7 +77,7 @@ pub struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// Counts the operation, which has moved so many bytes.
+    /// Counts the operation with the bytes that it has moved.
     pub fn completed(self, bytes: u64, now: Time) {
         let (class, begun) = self.counters.0.in_flight.borrow()[self.slot];
         let latency_ns = now.since(begun).as_nanos() as u64;

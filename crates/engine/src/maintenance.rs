@@ -77,7 +77,7 @@ impl Instance {
     }
 }
 
-/// Maintains a database that somebody else is recovering, until the stop. What it finds counts for little:
+/// Maintains a database while another task recovers it, until the stop. What it finds counts for little:
 /// pages that redo has not come to may be torn.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. An opening that fails, or that its caller drops, leaves no task behind ([`Scavenger`]).
-//! 2. Nobody gets an instance before all databases are at the end of the log, without open transactions, and say so.
+//! 2. An opening ends when all databases are at the end of the log, without open transactions, and say so.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

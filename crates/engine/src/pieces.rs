@@ -172,7 +172,7 @@ impl Known<'_> {
         index >= 2 && self.is_other.is_some_and(|is_other| is_other(pgno, dbtime(page, pgno, template_id)))
     }
 
-    /// Whether a page that is good by itself holds something that nobody wrote. A page that is kept as a
+    /// Whether a page with a good checksum holds something that the engine did not write. A page that is kept as a
     /// template and the changes made on it holds what was written.
     fn is_foreign(&self, index: u64, page: &PageBuf, template_id: Option<u64>) -> bool {
         let page_ref = || PageRef::new(page.as_slice());

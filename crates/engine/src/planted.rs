@@ -6,7 +6,7 @@ use std::cell::Cell;
 use crate::listed::listed;
 
 listed! {
-    /// A bug that somebody could write.
+    /// A bug that a developer could write, planted to see a test find it.
     pub enum Bug {
         /// A durable commit returns without waiting for the log.
         CommitNotFlushed,

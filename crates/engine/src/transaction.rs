@@ -168,7 +168,7 @@ impl Transaction {
     /// Ends the transaction; its changes stay.
     ///
     /// # Errors
-    /// If the instance has stopped: then nobody knows before the next recovery whether the commit survived. If
+    /// If the instance has stopped: then only the next recovery finds out whether the commit survived. If
     /// it is being closed: then the changes are undone.
     pub async fn commit(mut self, durability: Durability) -> Result<()> {
         self.ended = true;
@@ -224,11 +224,11 @@ impl Drop for Transaction {
 }
 
 /// Takes back what is left of a transaction, newest change first. A transaction that was dropped and an
-/// instance that closes may do it at once: each change is undone by whoever comes first.
+/// instance that closes may do it at once: each change is undone by the first of them that comes to it.
 pub(crate) async fn roll_back(core: &Core, id: u32) -> Result<()> {
     let undone = undo_all(core, id).await;
     core.poison.require(undone)?;
-    // It has changed nothing, or somebody else has ended it.
+    // It has changed nothing, or another task has ended it.
     if !core.transactions.borrow().has_changed(id) {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. A row that an open transaction has changed is changed by no other: the first writer wins.
-//! 2. Whoever else reads such a row sees its committed state.
+//! 2. Other transactions that read such a row see its committed state.
 //! 3. The undo list of a transaction is in the order of the log; compensation takes from its end.
 
 #[cfg(test)]
@@ -179,7 +179,7 @@ impl Transactions {
                 self.locks.remove(&change.row);
             }
         }
-        // An entry that came back to life is flagged deleted again: somebody has to remove it for good.
+        // An entry that came back to life is flagged deleted again: the cleanup has to remove it for good.
         if matches!(change.undo.was, Before::Deleted { .. }) {
             self.cleanups.push_back(Cleanup { begin, change });
         }

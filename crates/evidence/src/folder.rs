@@ -166,7 +166,7 @@ pub fn check(folder: &Path) -> Result<(), FolderError> {
     }
 }
 
-/// A folder that nobody else may use meanwhile.
+/// A folder that this process alone may use meanwhile.
 #[derive(Debug)]
 #[must_use = "the folder is free again when it is dropped"]
 pub struct FolderLock {

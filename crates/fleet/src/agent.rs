@@ -203,7 +203,7 @@ impl Agent {
         mut say: impl FnMut(String),
         end_asked: impl Fn() -> bool,
     ) -> Result<(), AgentError> {
-        // Whoever conducts a run has no say over the terminal of a host.
+        // The controller of a run has no say over the terminal of a host.
         let mut say = |text: String| say(tame(&text));
         let mut told_refusals: Vec<String> = Vec::new();
         let mut heartbeats = interval(HEARTBEAT_INTERVAL);

@@ -8,7 +8,7 @@
 //! 1. One arbiter at a time: it holds a lock on its folder for as long as it is there, and a later one begins,
 //!    with every lease counted as just given, after the lock has been let go. So it does not matter which of
 //!    two controllers a copy hears.
-//! 2. Nobody is heard who speaks for another host, in another run, or for another controller ([`CopyHead`]).
+//! 2. A sender is not heard if it speaks for another host, in another run, or for another controller ([`CopyHead`]).
 //!
 //! Limits: the lock is one of the operating system: a run is resumed on the machine, or the file system with
 //! locks, on which its folder is.
@@ -91,7 +91,7 @@ impl ArbiterThread {
             ToArbiter::Released { host, .. } => host,
         };
         if self.hosts.get(&speaker).is_some_and(|name| name == host) {
-            // Nobody hears it after the end.
+            // After the end it is not heard.
             let _ = self.heard.unbounded_send(message.to_vec());
         }
     }
@@ -151,7 +151,7 @@ fn arbitrate(
         let to_copy = Rc::new(move |host: HostId, database: DatabaseId, message: FromArbiter| {
             let Some(host) = names.get(&host).cloned() else { return };
             let message = body(&Message::FromArbiter { database, message });
-            // Without the controller nobody hears it.
+            // Without the controller it is not heard.
             let _ = telling.send(ArbiterOutput::Tell { host, message });
         });
         let started = ArbiterHost::start(&world, path, &specs, TICK, to_copy).await;
@@ -216,7 +216,7 @@ impl ArbiterLink {
     pub async fn hear(&mut self) -> Option<(DatabaseId, FromArbiter)> {
         loop {
             let bytes = self.heard.next().await?;
-            // Anything else comes from nobody whom this version knows.
+            // Anything else comes from a sender that this version does not know.
             if let Some(Message::FromArbiter { database, message }) = parse(&bytes) {
                 return Some((database, message));
             }

@@ -428,7 +428,7 @@ impl Controller {
         Ok(Some(format(&answer)))
     }
 
-    /// What copies say; nobody waits for an answer.
+    /// What copies say; no sender waits for an answer.
     fn on_copy(&mut self, subject: &str, payload: &[u8]) {
         let Ok((head, message)) = parse_headed::<CopyHead>(payload) else { return };
         let Memory { plan, epoch, .. } = self.memory();

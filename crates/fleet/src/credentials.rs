@@ -2,7 +2,7 @@
 //!
 //! `make` draws a certificate authority, the server's certificate and a key pair (NKEY, Ed25519) for each; the
 //! server knows public keys only. Each host also gets a certificate of its own, for the connections between
-//! copies ([`crate::copy_port`]); the authority's key is not kept, so nobody joins a fleet later. Private parts
+//! copies ([`crate::copy_port`]); the authority's key is not kept, so no host joins a fleet later. Private parts
 //! are in files that their owner alone can read, never on a command line. Nothing is ever overwritten.
 
 use std::fs;

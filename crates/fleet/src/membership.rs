@@ -295,7 +295,7 @@ impl Membership {
         self.orders(&host, nonce, now_unix_ns, refused)
     }
 
-    /// Lets time pass. `hears`: the bus is there; without it nobody can be heard, and nobody is silent.
+    /// Lets time pass. `hears`: the bus is there; without it no host can be heard, and none counts as silent.
     pub fn tick(&mut self, now_ns: u64, now_unix_ns: u64, hears: bool) {
         if !hears {
             self.hears_since_ns = now_ns;
@@ -480,7 +480,7 @@ impl Membership {
             Fate::Ended { how: Ended::AgentDied, why: Some(why), evidence_kept: true },
         ) = (&mut *known, &fate)
         {
-            // How it ended is known; what it measured nobody will send any more.
+            // How it ended is known; what it measured will not be sent any more.
             *kept = true;
             self.note(Some(host), format!("its evidence stays there: {why}"));
             return;

@@ -51,7 +51,7 @@ pub struct Planned<'a> {
     pub drill: Option<&'a PlannedDrill>,
 }
 
-/// How a run ended. One that nobody stopped is carried out as far as some host came to its end; the verdicts
+/// How a run ended. One that was not stopped is carried out as far as some host came to its end; the verdicts
 /// tell which did not.
 pub fn ending(memory: &Memory) -> Ending {
     let completed = |fate: &Fate| matches!(fate, Fate::Ended { how: Ended::Passed | Ended::Failed, .. });

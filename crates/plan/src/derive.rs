@@ -53,7 +53,7 @@ pub fn databases(inputs: &Inputs<'_>) -> Result<Derived> {
     })
 }
 
-/// Sentences about what the storage and the size of a database miss with so many databases.
+/// Sentences about what the storage and the size of a database miss with this number of databases.
 fn storage_misfits(inputs: &Inputs<'_>, databases: u32) -> Vec<String> {
     let sizing = sizing::size(inputs, databases, &bound(inputs, databases));
     let layout = layout::generate(inputs, databases);

@@ -2,7 +2,7 @@
 
 use solution::Users;
 
-/// Percentages that nobody plans below one percent.
+/// Percentages that are doubtful below one percent: a share was probably written for a percentage.
 fn percentages(users: &Users) -> [(&'static str, f64); 8] {
     [
         ("read_percent", users.read_percent),

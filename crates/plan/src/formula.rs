@@ -118,7 +118,7 @@ pub fn log_days(tolerance_days: f64, lag_days: Option<f64>, rule: LagLogRule) ->
     }
 }
 
-/// Log space of one copy in GB: so many days of user logs and one whole week of moves.
+/// Log space of one copy in GB: the user logs of these days and one whole week of moves.
 ///
 /// Source: fits MD3260 (3 days: 42.34).
 pub fn log_gb(days: f64, user_logs_per_day: f64, move_logs_per_day: f64) -> f64 {

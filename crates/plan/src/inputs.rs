@@ -79,7 +79,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The figures with so many copies of each database.
+    /// The figures with this number of copies of each database.
     fn of(solution: &Solution, users: &Users, copies: u32) -> Figures {
         let messages = users.messages_per_day.unwrap_or(0.0);
         let derived = || formula::iops_per_mailbox(users.exchange, messages, copies);

@@ -55,7 +55,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Copies on the fullest of so many servers.
+    /// Copies on the fullest of the servers.
     pub(crate) fn most_copies(&self, servers: usize) -> u32 {
         let mut copies = vec![0; servers];
         for copy in self.databases.iter().flat_map(|database| &database.copies) {

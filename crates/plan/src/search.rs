@@ -203,7 +203,7 @@ pub fn search(solution: &Solution, catalogue: &Catalogue) -> Result<Found> {
     Ok(Found { schema_version: 1, candidates, sufficient, refused, front: designs })
 }
 
-/// The solution's inputs with so many servers per site and these copies.
+/// The solution's inputs with these servers per site and copies.
 fn shape<'a>(base: &Inputs<'a>, servers: u32, copies: &[u32]) -> Option<Inputs<'a>> {
     let total = servers as usize * base.sites.len();
     let fits = copies.len() <= base.sites.len()

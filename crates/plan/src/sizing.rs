@@ -212,7 +212,7 @@ impl Levels {
     }
 }
 
-/// Computes the table for so many databases, with the worst cases of `bound`.
+/// Computes the table for this number of databases, with the worst cases of `bound`.
 pub fn size(inputs: &Inputs<'_>, databases: u32, bound: &Bound) -> Sizing {
     let figures = &inputs.figures;
     let levels = Levels {

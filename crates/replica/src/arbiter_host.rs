@@ -122,7 +122,7 @@ impl Driver {
             match effect {
                 ArbiterEffect::ToCopy { host, database, message } => (self.to_copy)(host, database, message),
                 ArbiterEffect::Persist { ticket, database, record } => {
-                    // After the end nobody listens any more.
+                    // After the end no task listens any more.
                     let _ = self.records.unbounded_send((ticket, database, record));
                 }
                 ArbiterEffect::Event(database, event) => {

@@ -332,7 +332,7 @@ impl Files {
                     let (done, pages) = oneshot::channel();
                     self.ahead = Some(Ahead { first: next as u32, pages });
                     drop(self.world.spawn(async move {
-                        // Whoever asked may be gone.
+                        // The task that asked may be gone.
                         let _ = done.send(instance.copy_stretch(DATABASE, next, begin).await);
                     }));
                 }

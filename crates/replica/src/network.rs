@@ -1,6 +1,6 @@
 //! Connections between the hosts that have copies: one for each direction of each pair, made again whenever it breaks.
 //!
-//! Whoever connects says who it is, and is answered in the same words; then it sends, and the other side only reads.
+//! The host that connects says its name, and the other one answers with its own. Then the first sends, the other reads.
 //!
 //! Invariants
 //! 1. Sending never waits. What cannot be sent soon is dropped: every message may be lost, and is said again by
@@ -48,12 +48,12 @@ const GREETINGS_PER_S_MAX: u32 = 16;
 /// Gets what has come, and from whom.
 pub type Receiver = Rc<dyn Fn(HostId, Message)>;
 
-/// Sees to it that a connection leads to the host that it should, and that nobody else can read it. The errors say what
+/// Makes sure that a connection leads to the wanted host, and that no other host can read it. The errors say what
 /// is wrong, for people.
 pub trait Guard {
     /// This host has connected to the address of `host`. Gives what to speak on.
     fn made(&self, connection: Connection, host: HostId) -> LocalFuture<'static, Result<Connection, String>>;
-    /// Somebody has connected to this host. Gives what to speak on, and who it is.
+    /// A peer has connected to this host. Gives the connection, and which host the peer is.
     fn taken(&self, connection: Connection) -> LocalFuture<'static, Result<(Connection, HostId), String>>;
     /// A connection with `peer` was closed because of what the other side did. Called as often as that happens.
     fn refused(&self, peer: &str, why: &str);
@@ -88,7 +88,7 @@ impl Network {
     /// Listens on this host's address, if it has one, and sends to the others. Everybody is believed.
     ///
     /// # Errors
-    /// If nobody can listen there.
+    /// If it cannot listen there.
     pub async fn start(
         world: &World,
         host: HostId,
@@ -98,10 +98,10 @@ impl Network {
         Network::open(world, host, addresses, None, receiver).await
     }
 
-    /// As [`Network::start`]; nobody is believed who does not prove to `guard` who it is.
+    /// As [`Network::start`]; a peer that does not prove its name to `guard` is refused.
     ///
     /// # Errors
-    /// If nobody can listen there.
+    /// If it cannot listen there.
     pub async fn start_guarded(
         world: &World,
         host: HostId,
@@ -237,7 +237,7 @@ impl Inner {
         })
     }
 
-    /// Connects to a host; `None` if it is not there, an error if it is somebody else.
+    /// Connects to a host; `None` if it is not there, an error if another host answers.
     async fn greet(&self, to: HostId, address: &str) -> Result<Option<Connection>, String> {
         let Ok(mut connection) = self.world.connect(address).await else { return Ok(None) };
         if let Some(guard) = &self.guard {
@@ -258,7 +258,7 @@ impl Inner {
         frame(&Message::Hello { version: VERSION, host: self.host })
     }
 
-    /// Hears somebody who has connected, as long as it lasts.
+    /// Reads from a peer that has connected, as long as the connection lasts.
     async fn serve(&self, connection: Connection) {
         let peer = connection.peer();
         if !self.greets(&peer) {

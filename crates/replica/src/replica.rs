@@ -247,7 +247,7 @@ impl Driver {
             }
             Effect::Acknowledge { ticket } => {
                 if let Some(waiter) = self.waiting.borrow_mut().remove(&ticket) {
-                    // Whoever waited may be gone.
+                    // The task that waited may be gone.
                     let _ = waiter.send(());
                 }
             }
@@ -256,7 +256,7 @@ impl Driver {
     }
 
     fn enqueue(&self, job: Job) {
-        // After the end nobody listens any more.
+        // After the end no task listens any more.
         let _ = self.jobs.unbounded_send(job);
     }
 
@@ -279,11 +279,11 @@ impl Driver {
         }
     }
 
-    /// A copy that hands over takes no commits, so nobody makes the end of its log durable; the next one needs it.
+    /// A copy that hands over takes no commits, so none makes the end of its log durable. The next active one needs it.
     async fn finish_log(&self) {
         let mounted = self.mounted.borrow().clone();
         if let Some(instance) = mounted.filter(|_| !self.machine.borrow().takes_commits(self.now_ms())) {
-            // Its failure is found by whoever uses it next.
+            // The next user finds its failure.
             let _ = instance.flush_log().await;
         }
     }
@@ -360,7 +360,7 @@ impl Driver {
                 Input::Dismounted { end, checkpoint }
             }
             Job::TakenPages { reply } => {
-                // Whoever asked may be gone.
+                // The task that asked may be gone.
                 let _ = reply.send(files.taken_pages());
                 return Ok(None);
             }
@@ -493,7 +493,7 @@ impl CommitGate for Gate {
                 engine::Error::Stopped("the copy is not active any more; the commit is in doubt".to_owned())
             };
             let is_active = driver.machine.borrow().active_epoch(driver.now_ms()).is_some();
-            // Nobody would ever answer.
+            // No answer would ever come.
             if !is_active || driver.stopped.get() {
                 return Err(lost());
             }

@@ -50,7 +50,7 @@ pub enum Message {
         /// What.
         message: FromArbiter,
     },
-    /// How the copy of a database stands, for those who compare copies when nobody works any more.
+    /// How the copy of a database stands, to compare copies when no session works any more.
     Standing {
         /// Of which database.
         database: DatabaseId,

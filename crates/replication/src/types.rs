@@ -219,7 +219,7 @@ impl DatabaseSpec {
     }
 }
 
-/// Times of the protocol, in milliseconds of the clock of whoever waits.
+/// Times of the protocol, in milliseconds of the clock of the node that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timing {
     /// How long a lease lasts from the moment at which its holder asked for it.

@@ -323,7 +323,7 @@ mod tests {
         Origin::database("h", "I", "D")
     }
 
-    /// One read of each latency in a row of so many seconds.
+    /// One read of each latency in a row of this many seconds.
     fn reads(from_s: u64, seconds: u64, latencies_ms: &[u64]) -> Sample {
         let mut totals = IoTotals::default();
         latencies_ms.iter().for_each(|ms| totals.add(IoTotals::one(4096, ms * 1_000_000)));
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(fold.worst().map(|worst| worst.latency_ms), Some(150.0));
     }
 
-    /// Operations that wait at the end of a row of so many seconds, each for so many ms.
+    /// Operations that wait at the end of a row of `seconds`, each for its number of ms.
     fn waiting(from_s: u64, seconds: u64, waited_ms: &[u64]) -> Sample {
         let mut totals = IoTotals::default();
         waited_ms.iter().for_each(|ms| totals.add(IoTotals::one(0, ms * 1_000_000)));

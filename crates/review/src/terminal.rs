@@ -29,7 +29,7 @@ fn dim(text: impl Into<String>) -> Line {
     vec![Span(DIM, text.into())]
 }
 
-/// The frame for a terminal of so many columns and rows.
+/// The frame for a terminal of these columns and rows.
 pub fn draw(
     view: &LiveView,
     progress: &Progress,

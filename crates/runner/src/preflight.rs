@@ -116,7 +116,7 @@ impl Preflight {
         text
     }
 
-    /// Makes and marks the folders, which nobody else may use while the locks are kept.
+    /// Makes and marks the folders, which no other process may use while the locks are kept.
     ///
     /// # Errors
     /// A folder belongs to another program, is in use, or cannot be made.

@@ -3,7 +3,7 @@
 //! * Each request takes a time of one of its host's processors; it waits when all are busy. The time itself
 //!   adds nothing to its latency: links have their latency from figures that hosts measured, which hold it
 //!   already.
-//! * A volume takes so many requests at a time; others wait in the host, in their order.
+//! * A volume takes a limited number of requests at a time; others wait in the host, in their order.
 //! * Operations of the load take processor time, too. It is counted, and delays nothing.
 //!
 //! Limits: processors do nothing else; all volumes of all hosts have the same depth.

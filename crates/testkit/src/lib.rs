@@ -78,10 +78,10 @@ pub fn genuine_databases() -> Vec<(&'static str, u64, Vec<u8>)> {
     found
 }
 
-/// Waits until somebody listens at `address`: a server that was started needs a moment.
+/// Waits until a server listens at `address`: a server that was started needs a moment.
 ///
 /// # Panics
-/// If nobody does for half a minute.
+/// If none does for half a minute.
 pub fn wait_for_listener(address: &str) {
     let started = Instant::now();
     while let Err(error) = TcpStream::connect(address) {

@@ -22,7 +22,7 @@ pub const BODY_BYTES: usize = 1984;
 pub const FOLDER_BYTES: usize = 280;
 /// Rows of Folders. Sessions use one each, so up to this many never conflict.
 pub const FOLDERS: u32 = 256;
-/// The first of so many neighbouring rows has a conversation, that is an index entry.
+/// One row in this many has a conversation, that is an index entry.
 const INDEX_PERIOD: u32 = 2;
 
 const PROPERTIES: std::ops::Range<usize> = 23..127;

@@ -105,7 +105,7 @@ enum Kind {
     Bytes(Aligned),
     /// The bytes from this place of a piece on, which no other buffer has.
     Part(Rc<Aligned>, usize),
-    /// Bytes that a copy has, too: whoever changes them first takes bytes of its own.
+    /// Bytes shared with a copy: the first one that changes them takes bytes of its own.
     Shared(Rc<Aligned>),
     /// Bytes that can be made, and made again. In a box: buffers are handed on many times in an operation.
     Made(Box<Made>),
@@ -115,7 +115,7 @@ struct Made {
     of: Origin,
     index: u64,
     bytes: OnceCell<Aligned>,
-    /// Checksums apart: made when nobody has asked for more.
+    /// The bytes without their checksums; made at the first access that does not need these.
     unsealed: OnceCell<Aligned>,
 }
 
@@ -238,7 +238,7 @@ impl PageBuf {
         matches!(self.kind, Kind::Bytes(_) | Kind::Part(..) | Kind::Shared(_))
     }
 
-    /// Whether nobody has looked at the buffer since it was made empty: it is all zero.
+    /// Whether the buffer was not looked at since it was made empty: it is all zero.
     pub(crate) fn is_untouched(&self) -> bool {
         match &self.kind {
             Kind::Empty(bytes) => bytes.get().is_none(),

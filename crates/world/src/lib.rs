@@ -287,7 +287,7 @@ impl World {
         task
     }
 
-    /// Starts a task on this thread whose end nobody waits for.
+    /// Starts a task on this thread without waiting for its end.
     pub fn spawn_detached(&self, future: impl Future<Output = ()> + 'static) {
         self.0.spawn(Box::pin(future));
     }
@@ -311,7 +311,7 @@ impl World {
     pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, result) = oneshot::channel();
         let work = move || {
-            // Nobody waits for the result any more if it cannot be sent.
+            // If it cannot be sent, no task waits for the result any more.
             let _ = done.send(std::panic::catch_unwind(AssertUnwindSafe(work)));
         };
         self.0.compute(Box::new(work)).await;

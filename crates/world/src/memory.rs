@@ -187,7 +187,7 @@ impl Aligned {
 
     /// Gives a slab back of which no buffer is in use.
     fn free_slab(slab: NonNull<u8>) {
-        // SAFETY: made by `slab`, with this layout; nobody else holds it.
+        // SAFETY: made by `slab`, with this layout; no other pointer to it is left.
         unsafe { dealloc(slab.as_ptr(), Self::layout(SLAB_BYTES, SLAB_BYTES)) }
     }
 
@@ -235,7 +235,7 @@ impl Drop for Aligned {
             Ok(true) => {}
             // The thread is ending; the slab that it was cut from stays with it.
             Err(_) if Self::is_cut(len) => {}
-            // SAFETY: allocated in `uncleared` with this layout; nobody else holds it.
+            // SAFETY: allocated in `uncleared` with this layout; no other pointer to it is left.
             Ok(false) | Err(_) => unsafe { dealloc(memory.as_ptr(), Self::layout(len, SECTOR_BYTES)) },
         }
     }

@@ -1,6 +1,6 @@
 //! Memory for page buffers that a thread of its own makes ready ahead of need.
 //!
-//! A page of memory that nobody has used is cleared by the system when it is touched first, and in a virtual
+//! A page of memory that was never used is cleared by the system when it is touched first, and in a virtual
 //! machine the host may have to find it before: up to 60 us for a page of a database, as much as all the rest
 //! of reading it. So while a cache fills, another core does that.
 //!
@@ -40,7 +40,7 @@ struct Shelf {
 
 struct Piece(NonNull<u8>);
 
-// SAFETY: memory that nobody else knows of.
+// SAFETY: no other reference to this memory exists.
 unsafe impl Send for Piece {}
 
 impl Stock {

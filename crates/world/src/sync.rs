@@ -20,7 +20,7 @@ struct Waiters {
 }
 
 impl Notify {
-    /// Nobody waits yet.
+    /// Without a waiter.
     pub fn new() -> Notify {
         Notify::default()
     }
@@ -34,7 +34,7 @@ impl Notify {
         }
     }
 
-    /// Wakes the one who has waited longest; returns whether somebody was waiting.
+    /// Wakes the task that has waited longest; returns whether there was one.
     pub fn notify_one(&self) -> bool {
         let mut waiters = self.0.borrow_mut();
         let Some((ticket, waker)) = waiters.waiting.pop_front() else { return false };

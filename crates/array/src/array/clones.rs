@@ -30,7 +30,7 @@ pub(super) struct CloneState {
     /// 0 = no cap.
     mb_per_s: f64,
     next_read_ns: u64,
-    /// Somebody sees to it that reading goes on then.
+    /// The caller lets the reads go on at that time.
     is_timed: bool,
     gone_at: Option<Time>,
 }

@@ -24,7 +24,7 @@ const ENOUGH_ACCESSES: u64 = 50;
 /// What is known about the drives of a store.
 #[derive(Default)]
 pub(super) struct Health {
-    /// Drives of which one in so many extents is bad.
+    /// Drives with bad extents: one in this number.
     rotten: BTreeMap<usize, u64>,
     /// Bad copies, drive and extent, that were written again.
     repaired: FixedHashSet<(usize, u64)>,
@@ -50,7 +50,7 @@ impl Health {
         self.emptied.iter().find(|(_, share)| **share < 1 << 32).map(|(drive, _)| *drive)
     }
 
-    /// So many of 2^32 extents more are elsewhere.
+    /// Adds this many of 2^32 extents to those that are elsewhere.
     pub fn emptied(&mut self, drive: usize, more: u64) {
         if let Some(share) = self.emptied.get_mut(&drive) {
             *share = (*share + more.max(1)).min(1 << 32);
@@ -79,7 +79,7 @@ fn has_drive(node: &StoreNode, drive: usize) -> bool {
 }
 
 impl Array {
-    /// One in so many extents of a drive fails its checksum from now on.
+    /// From now on one extent in this number fails its checksum on a drive.
     pub(super) fn rot_extents(&mut self, drive: usize, one_in: u64) {
         if let Some(store) = self.store_of_drive(drive) {
             self.replicated[store].health.rotten.insert(drive, one_in.max(1));

@@ -55,7 +55,7 @@ impl Array {
             let silent_ns = (self.hardware.controllers[partner].failover_ms * 1e6) as u64;
             let partner_state = &mut self.controllers[partner];
             partner_state.silent_until_ns = self.now_ns + silent_ns;
-            // Nobody mirrors the partner's cache now: it writes through. What the dead one held is in the mirror,
+            // The partner's cache has no mirror now: it writes through. What the dead one held is in the mirror,
             // and goes on to the drives.
             self.protect(partner, false);
         }

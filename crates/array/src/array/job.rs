@@ -137,7 +137,7 @@ pub(super) enum Kind {
         pool: u32,
         index: u32,
     },
-    /// Nobody waits for it.
+    /// No request waits for it.
     Background,
 }
 

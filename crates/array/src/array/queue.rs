@@ -101,7 +101,7 @@ pub(super) struct Queue {
 const NOTHING: Planned = Planned { order: NEVER, happening: Happening::Scheduled(u32::MAX) };
 
 impl Queue {
-    /// For so many drives.
+    /// A queue for this number of drives.
     pub fn new(drives: usize) -> Queue {
         assert!(drives <= 1 << DRIVE_BITS, "more drives than an order can name");
         Queue { first: NOTHING, heap: BinaryHeap::new(), drives: Tournament::new(drives), number: 0 }

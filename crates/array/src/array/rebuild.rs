@@ -77,7 +77,7 @@ pub(super) struct RebuildState {
     next_step: u32,
     under_way: BTreeMap<u32, Step>,
     next_step_ns: u64,
-    /// Somebody sees to it that it goes on then.
+    /// The caller lets it go on at that time.
     is_timed: bool,
     /// Pieces have no place to go to.
     without_room: bool,

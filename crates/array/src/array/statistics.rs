@@ -18,7 +18,7 @@ struct Integral {
 }
 
 impl Integral {
-    /// So many are under way, and nothing before `now_ns` counts.
+    /// Starts at `now_ns` with this number of operations under way; nothing before counts.
     fn since(now_ns: u64, under_way: u32) -> Integral {
         Integral { under_way, sum_ns: -i128::from(now_ns) * i128::from(under_way) }
     }

@@ -85,7 +85,7 @@ pub(super) struct TieringState {
     /// Slices that are not where they belong, the busiest first.
     misplaced: Vec<usize>,
     moving: Option<Moving>,
-    /// Somebody sees to it that moves go on.
+    /// The caller lets the moves go on.
     is_active: bool,
     next_step_ns: u64,
     relocations: u64,

@@ -108,7 +108,7 @@ impl DriveState {
         }
     }
 
-    /// Ends what is over by now: the command that was served, if somebody waits for it, and in `done` those that
+    /// Ends what is over by now: the command that was served, if it has a waiter, and in `done` those that
     /// waited for the drive's cache.
     #[inline]
     pub fn advance(&mut self, now_ns: u64, done: &mut Vec<Done>) -> Option<Done> {

@@ -209,7 +209,7 @@ impl Rotating {
         }
     }
 
-    /// Fills the disk's queue from those that wait: what somebody waits for first, unless a deferred write is overdue.
+    /// Fills the disk's queue from those that wait: requests with a waiter first, unless a deferred write is overdue.
     fn refill(&mut self, now_ns: u64) {
         while self.window.len() < self.depth {
             let overdue =
@@ -375,7 +375,7 @@ impl Rotating {
         }
     }
 
-    /// Empties the disk that died: the tags of all commands that nobody will serve.
+    /// Empties the disk that died: the tags of all commands that it will not serve.
     pub fn fail(&mut self) -> Vec<Command> {
         let queued = self
             .window

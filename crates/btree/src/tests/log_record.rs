@@ -135,7 +135,7 @@ proptest! {
         let at = at % encoded.len();
         encoded[at] ^= 1 << bit;
         let decoded = LogRecord::decode(&encoded);
-        // Whoever takes a record apart relies on its edits.
+        // Code that takes a record apart relies on its edits.
         prop_assert_eq!(LogRecord::decode_apart(&encoded, |_, _| ()).is_some(), decoded.is_some());
         let decoded = decoded.and_then(with_pages);
         // What redo does with it must not panic either.

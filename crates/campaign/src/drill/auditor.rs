@@ -60,7 +60,7 @@ pub struct Summary {
     pub whole_ms: Option<u64>,
     /// Before the first failure, until all copies were there again, and from then on.
     pub phases: [Phase; 3],
-    /// Copies that found log of their own that nobody else had.
+    /// Copies that found log of their own that no other copy had.
     pub diverged: u32,
     /// Copies that were made anew.
     pub reseeded: u32,
@@ -85,7 +85,7 @@ pub struct Summary {
     losses: Vec<(Epoch, Epoch, u64)>,
     promised: BTreeMap<u32, u32>,
     full_copies: BTreeSet<usize>,
-    /// Hosts that are cut off, by an open failure: nobody can use their copies, however whole.
+    /// Hosts that are cut off, by an open failure: their copies cannot be used, however whole.
     cut_off: BTreeSet<usize>,
     /// The last acknowledged batch of the window, or its opening.
     acknowledged_ms: Option<u64>,
@@ -443,7 +443,7 @@ impl Bench {
         ]
     }
 
-    /// `wanted`: users would have worked enough to meet a database that serves nobody.
+    /// `wanted`: users would have worked enough to meet a database that serves no user.
     fn service(&self, summary: &Summary, now_ms: u64, wanted: bool) -> [Verdict; 3] {
         let unserved = summary.acknowledged == 0 && wanted;
         let out = u64::from(summary.out_since.is_some() || summary.dismounted.is_some() || unserved);
@@ -516,7 +516,7 @@ impl Summary {
         unannounced.map(|(_, _, lost)| lost).sum()
     }
 
-    /// A batch is acknowledged now, or nobody waits for one any more.
+    /// A batch is acknowledged now, or no user waits for one any more.
     fn waited_until(&mut self, now_ms: u64) {
         if let Some(since_ms) = self.acknowledged_ms {
             self.wait_ms = self.wait_ms.max(now_ms.saturating_sub(since_ms));

@@ -116,7 +116,7 @@ pub trait DrillHosts {
     /// nothing before. To be dropped at any time.
     ///
     /// # Errors
-    /// A host cannot go on, or somebody has asked for the end of the run.
+    /// A host cannot go on, or the user has asked for the end of the run.
     fn next(&mut self, until_ms: u64) -> impl Future<Output = Done<Option<Happening>>>;
 
     /// Writes into the journal of a host what happened at this time, or now.

@@ -34,7 +34,7 @@ pub async fn create_copies(
     Ok(())
 }
 
-/// Prepares a host for which nobody can look at the others: it makes the copies that are the first of their
+/// Prepares a host that cannot look at the others: it makes the copies that are the first of their
 /// databases, and the places of the others, which are seeded from the first. What an earlier drill has left
 /// there goes.
 ///
@@ -58,7 +58,7 @@ pub async fn create_first_copies(
     Ok(())
 }
 
-/// Removes all files of a copy. What somebody else has put beside them stays.
+/// Removes all files of a copy. Files that it did not make stay.
 pub(super) async fn empty(
     world: &World,
     topology: &Topology,

@@ -57,7 +57,7 @@ impl Inner {
 
     async fn tell_standing(&self, database: usize, replica: &Replica) {
         // What an instance does by itself, clearing away what was deleted, waits in its log for the next
-        // commit, and users have gone home. A failure is found by whoever uses the instance next.
+        // commit, and users have gone home. The next user of the instance finds a failure.
         if let Some(instance) = replica.instance() {
             let _ = instance.flush_log().await;
         }

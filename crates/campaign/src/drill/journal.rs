@@ -8,7 +8,7 @@
 //! 1. A journal in which a line is missing, changed, moved or added is not read as a whole one.
 //! 2. A journal counts only for the run, the host and the solution file that its head names.
 //!
-//! Limits: the chain finds damage, not forgery: whoever can compute a hash can write a whole journal anew.
+//! Limits: the chain finds damage, not forgery: a program that computes hashes can write a whole journal anew.
 
 use replication::ArbiterEvent;
 use serde::de::DeserializeOwned;

@@ -287,7 +287,7 @@ impl Node {
     /// The end of [`Node::cut_off`].
     ///
     /// # Errors
-    /// If nobody can listen on this host's address.
+    /// If it cannot listen on this host's address.
     pub async fn reconnect(&self) -> Result<(), CampaignError> {
         self.0.connect().await
     }

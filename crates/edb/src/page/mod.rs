@@ -449,7 +449,7 @@ impl<'a> PageRef<'a> {
         }
     }
 
-    /// Whether there is not even an external header: nobody has made the page yet, and it is not valid.
+    /// Whether there is not even an external header: the page was never made, and is not valid.
     pub fn is_blank(self) -> bool {
         self.tag_count() == 0
     }

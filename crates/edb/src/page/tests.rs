@@ -436,7 +436,7 @@ fn an_edit_that_does_not_fit_says_how_much_is_missing() {
     assert!(page.replace_data(0, &vec![1; free - 6]).is_err());
 }
 
-/// Whoever compares digests trusts them as a comparison.
+/// Digests stand for the pages in comparisons.
 #[test]
 fn pages_with_the_same_digest_say_the_same_and_what_means_nothing_does_not_count() {
     for size in [4096, 32768] {

@@ -150,7 +150,7 @@ impl Uses {
         }
     }
 
-    /// A page that was read ahead is as good as used twice: whoever has it read will use it. As one used once
+    /// A page that was read ahead counts as used twice, because the reader will use it. As one used once
     /// it would leave before every page that has served its purpose.
     fn expect_use(&self, now_ns: u64) {
         self.last_ns.set(now_ns);

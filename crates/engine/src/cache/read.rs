@@ -124,7 +124,7 @@ impl Cache {
     }
 
     /// Brings in pages ahead of need, adjacent ones in one read. `pgnos` ascend. Stops early, without an error, when
-    /// memory is short. Damage is not an error here either: whoever needs the page will meet it.
+    /// memory is short. Damage is no error here either: the operation that needs the page will meet it.
     pub(crate) async fn preread(&self, db: u8, pgnos: &[u32], wanted: Wanted) -> Result<()> {
         let wanted = if wanted == Wanted::Version { self.wanted_of_redo() } else { wanted };
         let mut at = 0;
@@ -162,8 +162,8 @@ impl Cache {
         self.0.poison.check()
     }
 
-    /// Whoever was woken for a free frame and has not used it, or has left others, wakes the next: without that
-    /// the next would wait although frames are free.
+    /// Wakes the next task that waits for a frame, if frames are free. A task that was woken and did not use its frame
+    /// calls this, or the next one would wait although frames are free.
     pub(crate) fn pass_on_room(&self) {
         if self.0.frames.borrow().available() > 0 {
             self.0.freed.notify_one();

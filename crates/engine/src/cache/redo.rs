@@ -12,7 +12,7 @@
 //! Invariants
 //! 1. A page counts as changed from its first record on, until it was found in the file just as redo has made it.
 //! 2. What redo makes comes from the log alone; with what the file holds it is only compared.
-//! 3. A page of which there are no bytes is neither seen nor written: whoever needs it fetches it, or calls for it
+//! 3. A page of which there are no bytes is neither seen nor written: operations read it, or have it made
 //!    ([`Cache::make`]).
 //!
 //! Limits: 256 changes wait for one page; with one more it is made, and written although the file may hold it.
@@ -49,7 +49,7 @@ pub(crate) enum Base {
 /// Who redoes the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RedoFor {
-    /// An instance that opens: nobody wants a page before it is written at the end. A page without bytes keeps its
+    /// An instance that opens: no page is needed before it is written at the end. A page without bytes keeps its
     /// place in the cache, so that the reads are those of published recoveries.
     Opening,
     /// A worker of an opening. As many pages as memory has room for wait: none of them is read or written twice.
@@ -246,8 +246,8 @@ impl Cache {
         keys.into_iter().try_for_each(|key| self.make(key).map(drop))
     }
 
-    /// Redo's page is made, if it was not; one that only the file holds is not known any more, so that whoever
-    /// wants it reads it. Returns whether it was made.
+    /// Makes a page that waits for its bytes. Frees the frame of one that only the file holds: the next operation
+    /// reads it. Returns whether it was made.
     ///
     /// # Errors
     /// A page of which the log makes no sense.

@@ -1,4 +1,4 @@
-//! Which pages leave, and that whoever waits for a free one gets one.
+//! Which pages leave, and that a task that waits for a free frame gets one.
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ pub(super) const PAGE_BYTES: usize = 4096;
 /// Of each page in the file.
 pub(super) const FILE_DBTIME: u64 = 1000;
 const FILE_PAGES: u32 = 128;
-/// So many pages are freed at once when free ones are short.
+/// Pages that are freed at once when free ones are short.
 const FREED_AT_ONCE: usize = 8;
 
 pub(super) fn key(pgno: u32) -> PageKey {

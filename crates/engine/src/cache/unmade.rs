@@ -107,7 +107,7 @@ impl UnmadePages {
 }
 
 impl Share {
-    /// The page takes so many bytes by now, apart from what any page takes.
+    /// Records the bytes that the page takes now, beyond those that any page takes.
     fn resize(&mut self, bytes: usize) {
         let before = std::mem::replace(&mut self.bytes, UNMADE_BYTES + bytes);
         self.of.0.bytes.update(|all| all - before + self.bytes);

@@ -19,7 +19,7 @@ const WRITES_MAX: usize = 1024;
 /// The greatest urgency.
 const URGENCY_MAX: usize = 127;
 
-/// Page writes that may be under way at an urgency of 0 (nobody waits) to 127. These are the steps of ESE, which gives
+/// Page writes that may be under way at an urgency of 0 (no task waits) to 127. These are the steps of ESE, which gives
 /// urgent writes up to half of its 1024 outstanding I/Os: a 128th of that half first, then a 32nd, a quarter, and all.
 fn writes_under_way(urgency: usize) -> usize {
     match urgency {
@@ -135,7 +135,7 @@ impl Cache {
         }
     }
 
-    /// How urgent it is to free frames when so many are free: not at all down to the start threshold.
+    /// How urgent it is to free frames, by the number of free ones: 0 down to the start threshold.
     fn urgency(&self, available: usize) -> usize {
         let start = self.0.scavenge_start.get();
         start.saturating_sub(available) * URGENCY_MAX / start

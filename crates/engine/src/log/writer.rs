@@ -1,8 +1,8 @@
 //! The log writer: one task per instance writes what is there, syncs it, rolls to the next log.
 //!
 //! Invariants
-//! 1. Group commit without a timer: whoever needs durability finds the writer idle, which then writes everything
-//!    present, or busy, and is served by the next write. Lazy commits wait for nothing.
+//! 1. Group commit without a timer: a commit that finds the writer idle starts a write of all records that are there;
+//!    one that finds it busy is served by the next write. Lazy commits wait for nothing.
 //! 2. `durable` moves only after the sync behind the write (design invariants 1 and 2).
 //! 3. A failed write or sync stops the instance for good; nothing is retried (design invariant 3).
 //! 4. At a roll the old log has its archive name durably before the new one takes its place, and the new name is
@@ -262,7 +262,7 @@ impl Log {
         self.0.state.borrow().generation
     }
 
-    /// Whoever is told that the log is durable up to `position`, or writes a page on the strength of it, may
+    /// A caller that is told that the log is durable up to `position`, or that writes a page because it is, may
     /// rely on it.
     pub(crate) fn assert_durable(&self, position: LogPosition) {
         let durable = self.0.state.borrow().durable;
@@ -314,8 +314,7 @@ impl Log {
         self.0.poison.check()
     }
 
-    /// Fails if there is only so much space for log, or are only so many generations, as the end of the
-    /// instance may need.
+    /// Fails if the space for log, or the number of generations, is down to what closing the instance may need.
     pub(crate) fn check_space(&self) -> Result<()> {
         if self.0.out_of_space.get() {
             return Err(Error::LogVolumeFull { directory: self.0.config.names.directory.clone() });

@@ -110,7 +110,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Decodes a part of the log that it follows; for so many workers, with memory of earlier logs.
+    /// Decodes the next part of the log for this number of workers; reuses the memory of earlier logs.
     ///
     /// # Errors
     /// If something is wrong before the end of the last log.

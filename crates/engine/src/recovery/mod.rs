@@ -110,7 +110,7 @@ pub(crate) struct Recovery<'a> {
     pub(crate) counters: &'a Counters,
 }
 
-/// Page writes under way when redo has ended and nobody else wants the disk: the third of ESE's four steps.
+/// Page writes under way when redo has ended and nothing else uses the disk: the third of ESE's four steps.
 const WRITES_OUTSTANDING: usize = 128;
 /// From which position on a database takes part in redo.
 pub(crate) type Participants = BTreeMap<u8, LogPosition>;

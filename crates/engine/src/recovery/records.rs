@@ -1,5 +1,5 @@
 //! What the records of a log say of pages, one behind the other: a log takes two pieces of memory for it, and not one
-//! or two for each record. Whoever redoes a page decodes what is said of it.
+//! or two for each record. The redo of a page decodes the records of that page.
 
 use btree::PageRecord;
 

@@ -324,7 +324,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Says in the headers how far recovery has come: for whoever reads them, recovery itself does not.
+    /// Writes into the headers how far recovery has come. Other readers use it; recovery itself does not.
     async fn note_generation(&self, generation: u32, participants: &Participants) -> Result<()> {
         for db in participants.keys() {
             let database = self.database(*db).expect("participants are attached");

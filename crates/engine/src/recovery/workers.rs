@@ -221,7 +221,7 @@ fn await_end(
     })
 }
 
-/// The life of a worker. It ends early, and well, if nobody is there any more to give orders.
+/// The life of a worker. It ends early, and without an error, if its channel of orders is closed.
 async fn work(
     world: &World,
     plan: Plan,

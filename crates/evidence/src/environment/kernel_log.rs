@@ -41,7 +41,7 @@ pub struct Since {
     pub lines: Vec<Line>,
     /// Lines that came when there were too many.
     pub more: u64,
-    /// Records are missing: the kernel keeps so many, and overwrites the oldest.
+    /// Records are missing: the kernel keeps a limited number, and overwrites the oldest.
     pub overwritten: bool,
 }
 

@@ -98,7 +98,7 @@ fn is_kernel_log(row: &Environment) -> bool {
     row.area == AFTER && row.name == KERNEL_LOG
 }
 
-/// Whether such a row says that nobody knows what the kernel logged.
+/// Whether such a row says that the kernel log is not known.
 fn is_gap(row: &Environment) -> bool {
     row.value == OVERWRITTEN || row.value.starts_with(NOT_READABLE)
 }

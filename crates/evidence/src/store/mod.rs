@@ -5,7 +5,7 @@
 //!    is killed keeps everything up to its last second.
 //! 2. Recording never waits for the disk, unless 65,536 rows are already waiting for it.
 //! 3. Memory does not grow with the length of the run.
-//! 4. A store that was closed is one file, unless somebody goes on reading it; what has a `run.db-wal` beside
+//! 4. A store that was closed is one file, unless another program goes on reading it; what has a `run.db-wal` beside
 //!    it, as one that was killed, is read together with that.
 //! 5. An existing file is never opened for recording.
 //! 6. Reading writes nothing beside a file that has nothing in a `run.db-wal`; with one, SQLite keeps its index
@@ -184,7 +184,7 @@ fn keep(mut writer: write::Writer, messages: &Receiver<Message>) -> Result<(), S
             Ok(Message::Flush(done)) => {
                 writer.commit()?;
                 deadline = None;
-                // Nobody waits any more if the caller has gone.
+                // If the caller has gone, no task waits any more.
                 let _ = done.send(());
             }
             Err(RecvTimeoutError::Timeout) => {}

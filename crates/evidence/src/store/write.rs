@@ -129,7 +129,7 @@ impl Writer {
         self.commit_rows().map_err(|source| self.sqlite(source))
     }
 
-    /// Seals, commits and makes the database one file, unless somebody reads it all the time: then the file
+    /// Seals, commits and makes the database one file, unless another program reads it all the time: then the file
     /// beside it stays.
     pub fn finish(mut self) -> Result<(), StoreError> {
         if !self.world.is_empty() {

@@ -239,7 +239,7 @@ impl<'a> AgentHost<'a> {
         (!new.is_empty()).then(|| format!("goes on without {}", new.join(", ")))
     }
 
-    /// Says that somebody has set the calendar of this host. Nothing depends on it, but logs of the host are
+    /// Says that the calendar of this host was set. Nothing depends on it, but logs of the host are
     /// read by it.
     fn look_at_calendar(&mut self) -> Option<String> {
         let ahead_ns = unix_ns() as i64 - monotonic_ns() as i64;

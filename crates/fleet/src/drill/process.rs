@@ -111,7 +111,7 @@ pub(super) fn unix_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Nanoseconds of the host's monotonic clock, which all its processes share and nobody can set.
+/// Nanoseconds of the host's monotonic clock, which all its processes share and no user can set.
 pub(super) fn monotonic_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64

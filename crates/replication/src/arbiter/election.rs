@@ -224,7 +224,7 @@ impl Database {
 
     fn stay_dismounted(&mut self, why: WhyDismounted, turn: &mut Turn<'_>) {
         if let MountState::Electing(election) = &mut self.state {
-            // Those that failed are tried again when nobody else is left, and so is fetching what they lack.
+            // Those that failed are tried again when no other is left, and so is fetching what they lack.
             election.failed.clear();
             election.overdue.clear();
         }

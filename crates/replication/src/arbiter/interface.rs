@@ -128,7 +128,7 @@ pub enum ArbiterEvent {
 /// Why no copy can be activated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error)]
 pub enum WhyDismounted {
-    /// Lossless: nobody who answers is known to hold every acknowledged commit.
+    /// Lossless: no copy that answers is known to hold every acknowledged commit.
     #[error(
         "no copy that answers is known to hold the last acknowledged commit; bring back the last active copy or its partner"
     )]

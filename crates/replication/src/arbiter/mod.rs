@@ -244,7 +244,7 @@ impl Database {
             election.reports.insert(host, report.clone());
         }
         if let Some(epoch) = self.epoch_to_know().filter(|epoch| report.promised < *epoch) {
-            // It has missed the fence, and takes an epoch from nobody else.
+            // It has missed the fence, and takes an epoch from no other node.
             self.send(host, FromArbiter::Fence { epoch }, turn);
         }
         self.latest.insert(host, (report, turn.now_ms));

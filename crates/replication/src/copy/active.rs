@@ -1,4 +1,4 @@
-//! The active side: keep the lease, ship the log, acknowledge what may be acknowledged, remove logs that nobody needs.
+//! The active side: keep the lease, ship the log, acknowledge what may be acknowledged, remove logs that no copy needs.
 //!
 //! Under the lossless dial one passive copy, the *partner*, holds every commit before it is acknowledged. The
 //! arbiter knows who that is before anything is acknowledged on its word; while the partner changes, old and

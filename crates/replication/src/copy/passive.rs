@@ -287,7 +287,7 @@ impl Copy {
             return end;
         }
         for generation in self.replayed.generation..=end.generation {
-            // After a restart nobody knows how old a log is: it counts as new.
+            // After a restart the age of a log is not known: it counts as new.
             self.received_ms.entry(generation).or_insert(now_ms);
         }
         let young = self.received_ms.range(self.replayed.generation..).find(|&(_, at)| now_ms < at + lag_ms);

@@ -78,7 +78,7 @@ impl Series {
 }
 
 /// What was read in each sample. Readers begin together; the samples in which the first read and the last one
-/// end are left out, since nobody knows how much of them was spent reading.
+/// end are left out, since the part of them that was spent reading is not known.
 fn reading(samples: &[SampleFigures], elapsed_s: &[f64]) -> Vec<Reading> {
     let reads = |sample: &SampleFigures| sample.totals.bytes > 0;
     let ends = (samples.iter().position(reads), samples.iter().rposition(reads));

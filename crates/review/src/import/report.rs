@@ -237,7 +237,7 @@ impl Line<'_> {
         Some(number(&self.cells[at])? * unit(&self.columns[at])?)
     }
 
-    /// I/O of an instance or volume that stands behind so many others.
+    /// I/O of an instance or volume, by its place in the list.
     fn instance(&self, name: String, others: usize) -> InstanceRow {
         InstanceRow {
             n: others as u32 + 1,
@@ -261,7 +261,7 @@ impl Line<'_> {
         }
     }
 
-    /// Checksum of a database that stands behind so many others.
+    /// Checksum of a database, by its place in the list.
     fn checksum(&self, database: String, others: usize) -> ChecksumFigures {
         ChecksumFigures {
             n: others as u32 + 1,

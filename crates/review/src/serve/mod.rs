@@ -7,7 +7,7 @@
 //! 3. Text from runs goes into JSON and from there into text nodes, never into markup; the pages load no script
 //!    but ours.
 //! 4. On a loopback address, requests that name another host are refused: a page elsewhere cannot read runs through the
-//!    browser of whoever serves them.
+//!    browser of the user who serves them.
 //!
 //! Limits: no encryption and no login. Bind to another address only in a network where everyone may read the runs.
 
@@ -37,7 +37,7 @@ const OWN: &str = "default-src 'none'; script-src 'self'; style-src 'self'; conn
 const REPORT: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// Requests that are answered at a time; each page that is open holds one.
 const REQUESTS_MAX: usize = 64;
-/// Runs that are compared at a time: more columns than this nobody reads.
+/// Runs that are compared at a time: more columns than this cannot be read.
 const COMPARED_MAX: usize = 8;
 /// A running run is looked at this often.
 const LIVE_EVERY: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! Verdicts in the light of expected faults.
 //!
 //! A threshold that fails is judged again on the samples that no expected fault of the test touches. If it
-//! holds there, the fault has broken it, as whoever scheduled it expected: then it is not judged, and its text
+//! holds there, the scheduled fault has broken it: then it is not judged, and its text
 //! says what was measured with the fault and without.
 //!
 //! Limits: latencies and throughput of load tests. A bad page fails its checksum, expected or not.

@@ -1,4 +1,4 @@
-//! How far a fault reaches: the hosts that feel it, and the volumes that nobody can reach any more.
+//! How far a fault reaches: the hosts that feel it, and the volumes that no host can reach any more.
 //!
 //! Limits: volumes are taken to be owned as at the start; what moves to another controller in the course of a
 //! run feels the faults of its first one.

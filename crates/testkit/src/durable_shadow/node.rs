@@ -13,7 +13,7 @@ use world::{Bufs, SECTOR_BYTES};
 
 /// What a disk writes all or nothing.
 const ATOM_BYTES: usize = 512;
-/// A torn sync is done in so many pieces, with a pause after each.
+/// Pieces of a torn sync, with a pause after each.
 const PIECES: usize = 8;
 
 /// One file, whatever its name.

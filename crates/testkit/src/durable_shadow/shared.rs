@@ -20,7 +20,7 @@ pub struct ShadowOptions {
     pub seed: u64,
     /// A sync hands over single sectors in random order, with pauses: a kill in the middle leaves torn writes.
     pub torn_sync: bool,
-    /// So many in a hundred writes reach the real file at once, without waiting for a sync.
+    /// Percentage of writes that reach the real file at once, without waiting for a sync.
     pub early_write_percent: u8,
     /// Syncs that are asked for in this line of the source ("log/writer.rs:12") do nothing: to show that a test fails
     /// without them. Needs line numbers in the binary, and is slow.

@@ -1,4 +1,4 @@
-//! A run that nobody ran: rows of every kind, from a seed, in the proportions of a real one.
+//! A run that did not take place: rows of every kind, from a seed, in the proportions of a real one.
 //!
 //! Host rows are the sums of the rows of databases and logs, and histograms hold as many operations as samples do, so
 //! that checks of the report against `run.db` can demand equality.

@@ -7,7 +7,7 @@
 //!    makes the encoding shorter, since it ends with the difference between the page and what the rest decodes
 //!    to.
 //! 2. `decode` of anything that is no encoding gives `None`, or some page, and never panics.
-//! 3. The encoding depends on the shape alone, so a log can be decoded by whoever knows the shape.
+//! 3. The encoding depends on the shape alone, so any program that knows the shape can decode a log.
 //!
 //! Format: a kind byte. 0: the template page as it is. 1: a flag byte, nodes in tag order (see `Piece`),
 //! patches. 2: patches on a page of zeros. 3: the template page and what was changed on it, edit by edit (see
@@ -372,7 +372,7 @@ struct Painter<'a> {
     template: &'a [u8],
     template_tags: Tags<'a>,
     page: &'a mut [u8],
-    /// Where the template is not on the page although it ought to be, because nobody looks there; ascending.
+    /// Where the template is not on the page although it ought to be, because no read looks there; ascending.
     settled: Vec<Range<usize>>,
     tags: usize,
     used_bytes: usize,

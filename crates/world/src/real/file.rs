@@ -89,7 +89,7 @@ impl OpenFile {
             Direction::Read => self.counters.read(total as u64),
             Direction::Write => self.counters.wrote(total as u64),
         }
-        // A write that has begun is done, also if nobody waits for it any more.
+        // A write that has begun is done, also if no task waits for it any more.
         if self.in_memory && direction == Direction::Write {
             give_way().await;
         }

@@ -1,7 +1,7 @@
 //! TCP connections.
 //!
 //! Limits: dropping a pending `receive` may lose the bytes that it was about to return; dropping a pending
-//! `send` may leave it half done. Whoever does either must close the connection. A peer that is silent for
+//! `send` may leave it half done. After either the connection must be closed. A peer that is silent for
 //! [`SILENCE_LIMIT`] while something is sent, or while nothing is, counts as gone.
 
 use std::io;

@@ -38,7 +38,7 @@ const SLACK: Duration = Duration::from_millis(1);
 const JUMP_MIN: Duration = Duration::from_millis(500);
 /// A reading of all clocks that took longer than this is taken again: the thread was interrupted in it.
 const READING_MAX: Duration = Duration::from_millis(50);
-/// Lapses that are kept until somebody asks for them.
+/// Most lapses that are kept until a caller takes them.
 const KEPT_MAX: usize = 1_000;
 
 /// The thread that beats.
@@ -106,7 +106,7 @@ struct Seen {
     last: Reading,
     /// Told once if the monotonic clock jumps: how far, and when the comparison before was.
     jumped: Option<Box<dyn FnOnce(Lapse, Time) + Send>>,
-    /// What nobody has asked for yet.
+    /// Lapses that no caller has taken yet.
     lapses: Vec<Lapse>,
 }
 
@@ -227,7 +227,7 @@ fn lapses(before: &Reading, now: &Reading) -> Vec<Lapse> {
 mod tests {
     use super::*;
 
-    /// What is found when the monotonic clock, the uptime and the wall clock moved by so many ms between two beats.
+    /// What is found when the monotonic clock, the uptime and the wall clock moved by these ms between two beats.
     fn found(monotonic: i64, uptime: Option<i64>, wall: i64) -> Vec<(LapseKind, u64)> {
         let ms = 1_000_000;
         let before = Reading { monotonic_ns: 0, uptime_ns: Some(0), wall_ns: 0 };

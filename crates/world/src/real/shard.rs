@@ -131,7 +131,7 @@ pub(super) fn try_io_uring() -> io::Result<()> {
     if ring < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
     drop(unsafe { OwnedFd::from_raw_fd(ring as i32) });
     runtime(Driver::IoUring).map(drop)
 }

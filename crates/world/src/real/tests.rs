@@ -415,7 +415,7 @@ fn an_operation_whose_future_is_dropped_still_happens_before_the_run_ends() {
     }
 }
 
-/// Whoever is left waiting for its last operation would wait for ever: a failure hangs here, and is told by name.
+/// A task whose last operation never ends would wait for ever: a failure hangs here, and is told by name.
 #[test]
 fn a_run_ends_when_the_operation_of_a_task_that_outlives_it_has() {
     for driver in DRIVERS {
@@ -453,7 +453,7 @@ fn a_wake_up_survives_an_operation_that_goes_out_in_the_middle_of_a_turn() {
         let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
         // SAFETY: the name is a C string that lives until the call has returned.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-        // Open both ways: whoever opens one end alone waits for the other.
+        // Open both ways: opening one end alone waits for the other.
         let mut other_end = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let (woken, awake) = std::sync::mpsc::channel();
         let of_run = path.clone();

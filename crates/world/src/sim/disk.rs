@@ -38,7 +38,7 @@ pub(super) struct Volume {
     charged: Rc<Charged>,
 }
 
-/// Files of a disk that take room, whoever still knows of them.
+/// Files of a disk that take room, also those that were removed while a handle was open.
 type Charged = RefCell<BTreeMap<FileId, VolumeId>>;
 
 /// What became of files since the storage model was told last.
@@ -49,7 +49,7 @@ pub(super) struct Resize {
     pub volume: VolumeId,
     pub file: FileId,
     pub bytes: u64,
-    /// All of it has contents that nobody wrote.
+    /// All of it has contents that no write made.
     pub is_filled: bool,
 }
 
@@ -103,7 +103,7 @@ impl FileNode {
         }
     }
 
-    /// All of the file has contents from now on, though nobody wrote them.
+    /// All of the file has contents from now on, though no write made them.
     pub fn set_filled(&self) {
         self.tell_size(self.charged_bytes.get(), true);
     }

@@ -83,7 +83,7 @@ impl SimHost {
         let fault = match self.issue(kind, hash_of_str(path), 0, 0) {
             Issue::Go(fault) => fault,
             Issue::GoThenDie => {
-                // The effect alone matters: nobody will learn the result.
+                // Only the effect matters: no task waits for the result.
                 let _ = effect(None);
                 self.core.let_die(self.id);
                 return Box::pin(pending());

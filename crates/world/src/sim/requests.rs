@@ -1,7 +1,7 @@
 //! Reads, writes and syncs under way: from issue, through the storage model, to completion.
 //!
 //! Invariants
-//! 1. A request completes whether or not somebody still waits for it; only a power cut of its host ends it.
+//! 1. A request completes whether or not a task still waits for it; only a power cut of its host ends it.
 //! 2. A write shows to reads from its completion, not from its issue.
 
 use std::future::Future;
@@ -314,7 +314,7 @@ impl Future for Pending {
         let Pending { core, id: awaited } = self.get_mut();
         let Some(id) = *awaited else { return Poll::Pending };
         let mut requests = core.requests.borrow_mut();
-        // A request that is gone was ended by a power cut: nobody will ever hear of it.
+        // A request that is gone was ended by a power cut: no task will hear of it.
         let Some(request) = requests.get(id) else { return Poll::Pending };
         match &mut request.state {
             State::UnderWay { waker: Some(waker), .. } => waker.clone_from(cx.waker()),

@@ -58,7 +58,7 @@ pub trait StorageModel {
     /// A file has this size now (0: it is gone). Told before the next request, in order; a model without geometry
     /// does not care.
     fn set_file_size(&mut self, _volume: VolumeId, _file: FileId, _bytes: u64) {}
-    /// All of a file, as long as it is, has contents that nobody wrote. Told right after its size.
+    /// All of a file, as long as it is, has contents that no write made. Told right after its size.
     fn fill_file(&mut self, _volume: VolumeId, _file: FileId) {}
     /// Takes a request.
     fn submit(&mut self, now: Time, request: StorageRequest);

@@ -1,5 +1,5 @@
 //! The files around the log that is being written: the next one, made ready ahead of the roll, and the closed
-//! ones, kept as long as somebody needs them.
+//! ones, kept as long as a reader or a backup needs them.
 //!
 //! Invariants
 //! 1. No log at or behind the durable checkpoint, or held by a reader, is recycled or removed (design invariant 4).
@@ -112,7 +112,7 @@ impl Log {
         }
     }
 
-    /// The file for the next log: the oldest log that nobody needs, or a new one.
+    /// The file for the next log: the oldest log that no reader and no backup needs, or a new one.
     async fn open_next(&self) -> Result<IoFile> {
         let (world, names) = (&self.0.world, &self.0.config.names);
         let next = names.next();
@@ -126,7 +126,7 @@ impl Log {
         IoFile::open(world, &next, OpenMode::CreateNew, &self.0.counters).await
     }
 
-    /// With circular logging: the oldest closed log if more than `keep` closed logs are needed by nobody.
+    /// With circular logging: the oldest closed log if no reader and no backup needs more than `keep` closed logs.
     fn take_oldest_unneeded(&self, keep: u32) -> Option<u32> {
         let mut state = self.0.state.borrow_mut();
         let held = state.holds.values().copied().min().unwrap_or(u32::MAX);

@@ -42,8 +42,7 @@ impl Format {
         }
     }
 
-    /// The unit that a buffer becomes whose bytes nobody has to make: this page of this file's template, or its
-    /// encoding.
+    /// The unit of a buffer whose bytes need not be made: this page of the file's template, or its encoding.
     pub(super) fn unit_without_bytes(&self, index: u64, buf: &PageBuf) -> Option<Unit> {
         let (own, codec) = self.template.as_ref()?;
         if let Some((template, page)) = buf.pristine() {
