@@ -7,7 +7,7 @@ use solution::Solution;
 
 use crate::failure::{Failure, Status};
 use crate::inputs::{self, SolutionArguments};
-use crate::stdout::{data, write_file};
+use crate::stdout::{data, write_file, write_new};
 
 /// Sizes a solution, lays out its copies and finds the worst failure.
 #[derive(clap::Args)]
@@ -29,6 +29,9 @@ pub struct PlanArguments {
     /// Write down the instances that `run` and `simulate` take from the plan where the file has none.
     #[arg(long, group = "writes", conflicts_with_all = ["json", "search"])]
     write_instances: bool,
+    /// Write what builds the planned group into an empty or new folder: tables of the calculator, scripts, inventory.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "search")]
+    export: Option<PathBuf>,
     /// Make the change that --write-targets or --write-instances shows.
     #[arg(long, requires = "writes")]
     yes: bool,
@@ -52,6 +55,9 @@ pub fn run(arguments: &PlanArguments) -> Result<Status, Failure> {
     if let Some(page) = &arguments.html {
         write_file(page, &plan::html(&planned))?;
     }
+    if let Some(folder) = &arguments.export {
+        export(folder, &solution, &planned)?;
+    }
     if arguments.write_targets || arguments.write_instances {
         write(arguments, &solution, &planned)?;
     } else if arguments.json {
@@ -72,13 +78,31 @@ fn find(solution: &Solution, path: Option<&Path>, json: bool) -> Result<Status, 
     Ok(if found.front.is_empty() { Status::VerdictFail } else { Status::Pass })
 }
 
+fn export(folder: &Path, solution: &Solution, planned: &plan::Plan) -> Result<(), Failure> {
+    refuse_settings(solution)?;
+    let shown = folder.display();
+    let failed = |error| Failure::could_not_run(format!("cannot make {shown}")).because(error);
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    if std::fs::read_dir(folder).map_err(failed)?.next().is_some() {
+        let help = "name a folder that is empty or does not exist yet";
+        return Err(Failure::wrong_input(format!("{shown} is not empty")).help(help));
+    }
+    for (name, text) in plan::export(solution, planned)? {
+        write_new(&folder.join(name), text.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// What is written beside a file or into it must follow from the file alone.
+fn refuse_settings(solution: &Solution) -> Result<(), Failure> {
+    let Some(setting) = solution.settings().next() else { return Ok(()) };
+    let message = format!("a plan with other values than the file's is not written: {}", setting.text());
+    Err(Failure::wrong_input(message).help("write the value into the file, or leave the setting out"))
+}
+
 fn write(arguments: &PlanArguments, solution: &Solution, planned: &plan::Plan) -> Result<(), Failure> {
     let path = arguments.solution.file.display();
-    if let Some(setting) = solution.settings().next() {
-        let message = format!("a plan with other values than the file's is not written: {}", setting.text());
-        let help = "write the value into the file, or leave the setting out";
-        return Err(Failure::wrong_input(message).help(help));
-    }
+    refuse_settings(solution)?;
     let edit = if arguments.write_targets { plan::write_targets } else { plan::write_instances };
     let edit = edit(solution, planned)?;
     if edit.diff.is_empty() {

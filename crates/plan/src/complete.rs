@@ -11,6 +11,7 @@ use std::fmt::Write;
 use solution::{HostSpec, Result, Role, Solution};
 
 use crate::failure::Scenario;
+use crate::toml_text::quoted;
 use crate::{Edit, Plan, named, plan, target};
 
 const MIB_PER_GB: f64 = 1024.0;
@@ -110,9 +111,4 @@ fn instances_of(planned: &Plan, failure: &Scenario, server: usize, host: &HostSp
 
 fn list(names: &[String]) -> String {
     format!("[{}]", names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", "))
-}
-
-/// A TOML string.
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

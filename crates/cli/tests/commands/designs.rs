@@ -99,3 +99,17 @@ fn search_without_a_file_chooses_from_the_shipped_catalogue() {
     let (status, designs, stderr) = found(&[]);
     assert_eq!((status, &designs), (0, &found(&["c.toml"]).1), "{stderr}");
 }
+
+#[test]
+fn plan_exports_only_into_a_folder_that_is_empty() {
+    let folder = folder_with("d.toml", include_str!("../../../../solutions/laptop.toml"));
+    let (status, _, stderr) = output(folder.path(), &["plan", "d.toml", "--export", "out/group"]);
+    assert_eq!(status, 0, "{stderr}");
+    let rows =
+        std::fs::read_to_string(folder.path().join("out/group/MailboxDatabases.csv")).expect("it is there");
+    let (status, _, stderr) = output(folder.path(), &["plan", "d.toml", "--export", "out/group"]);
+    assert_eq!(status, 2, "{stderr}");
+    assert!(stderr.contains("out/group is not empty"), "{stderr}");
+    let again = std::fs::read_to_string(folder.path().join("out/group/MailboxDatabases.csv"));
+    assert_eq!(again.expect("it is there"), rows, "nothing was changed");
+}

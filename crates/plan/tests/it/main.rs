@@ -1,6 +1,7 @@
 //! The integration tests of `plan`: one program, which is compiled and linked once.
 
 mod claims;
+mod export;
 mod published;
 mod rules;
 mod search;

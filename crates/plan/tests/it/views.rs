@@ -3,7 +3,7 @@
 use plan::Plan;
 use solution::Solution;
 
-const SOLUTIONS: [(&str, &str); 6] = [
+pub const SOLUTIONS: [(&str, &str); 6] = [
     ("md3260", include_str!("../../../../solutions/dell-md3260-15000.toml")),
     ("r740xd", include_str!("../../../../solutions/dell-r740xd-10000.toml")),
     ("cx3-20c", include_str!("../../../../solutions/emc-cx3-20c-500.toml")),

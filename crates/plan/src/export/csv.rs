@@ -1,0 +1,62 @@
+//! Tables of comma-separated fields, as Windows tools read them.
+//!
+//! Invariants
+//! 1. Every field is in quotes, so commas, quotes and line ends are data.
+//! 2. No field begins with a character that a spreadsheet takes for a formula: such a field gets an apostrophe in
+//!    front, which [`plain`] takes away.
+
+/// Characters that make a spreadsheet compute a field.
+const FORMULA: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
+
+/// A line of fields with its end.
+pub fn line<T: AsRef<str>>(fields: &[T]) -> String {
+    let quoted: Vec<String> = fields
+        .iter()
+        .map(|field| {
+            let field = field.as_ref();
+            let guard = if is_formula(field) { "'" } else { "" };
+            format!("\"{guard}{}\"", field.replace('"', "\"\""))
+        })
+        .collect();
+    quoted.join(",") + "\r\n"
+}
+
+/// A list in one field: names with commas between them, each in quotes where it needs them.
+pub fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let needs_quotes = |name: &str| name.is_empty() || name.contains([',', '"', '\r', '\n', ' ']);
+    let quoted = names.into_iter().map(|name| match needs_quotes(name) {
+        true => format!("\"{}\"", name.replace('"', "\"\"")),
+        false => name.to_owned(),
+    });
+    quoted.collect::<Vec<_>>().join(",")
+}
+
+/// The text that [`line`] was given for a field.
+pub fn plain(field: &str) -> &str {
+    match field.strip_prefix('\'') {
+        Some(rest) if is_formula(rest) => rest,
+        _ => field,
+    }
+}
+
+/// Whether a field, after any apostrophes, would be computed. Fields that begin with apostrophes are guarded, too, so
+/// that [`plain`] gives back every text.
+fn is_formula(field: &str) -> bool {
+    field.trim_start_matches('\'').starts_with(FORMULA)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_field_is_a_formula_and_every_field_comes_back() {
+        for text in ["=1+1", "'=1", "''@x", "-", "'", "it's", "", "\r\n", "a=b"] {
+            let line = line(&[text]);
+            let field = line.trim_end_matches("\r\n");
+            let field = &field[1..field.len() - 1];
+            assert!(!field.starts_with(FORMULA), "{line:?}");
+            assert_eq!(plain(field), text);
+        }
+    }
+}
