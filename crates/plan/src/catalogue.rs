@@ -27,6 +27,7 @@ const NUMBERS: &Rows = &[
     ("server.bays", Whole(0.0, 100_000.0)),
     ("server.cores", Whole(1.0, 65_536.0)),
     ("server.specint_rate", Above(0.0, 1e6)),
+    ("server.specint2017_rate", Above(0.0, 1e6)),
     ("server.memory_gib", Above(0.0, 1e6)),
 ];
 
@@ -98,6 +99,8 @@ pub struct ServerKind {
     pub cores: Option<u32>,
     /// SPECint2006 rate.
     pub specint_rate: Option<f64>,
+    /// SPECint2017 rate (base), where there is no SPECint2006 rate.
+    pub specint2017_rate: Option<f64>,
     /// Memory in GiB.
     pub memory_gib: Option<f64>,
 }

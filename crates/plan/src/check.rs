@@ -4,7 +4,7 @@ use results::figures::{counted, number};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::doubt::doubts;
+use crate::doubt::{doubts, newer_generation};
 use crate::failure::{Failures, Scenario};
 use crate::inputs::{Inputs, ServerInput};
 use crate::layout::Layout;
@@ -358,7 +358,7 @@ fn servers_suffice(
             judge(name, Outcome::NotJudged, detail);
         }
     };
-    unknown("processor", "specint_rate", &|server| server.specint_rate.is_some());
+    unknown("processor", "specint_rate", &|server| server.mcycles.is_some());
     if inputs.users.multi_role() {
         unknown("memory", "cores and memory_gib", &|server| {
             server.cores.is_some() && server.memory_gib.is_some()
@@ -373,6 +373,9 @@ fn notes(findings: &Findings<'_>, checks: &mut Vec<Check>) {
     let mut note = |name, detail| checks.push(Check { name, outcome: Outcome::Note, detail });
     for doubt in doubts(inputs.users) {
         note("doubtful figure", doubt);
+    }
+    for (name, doubt) in newer_generation(inputs) {
+        note(name, doubt);
     }
     if let Some(reason) = &findings.derived {
         let databases = counted(findings.sizing.databases.into(), "database");

@@ -72,8 +72,8 @@ fn engine(solution: &Solution, hosts: &[&HostSpec]) -> String {
     };
     let pages = kib(instances().map(|instance| u64::from(instance.page_bytes)).collect());
     let logs = kib(instances().map(|instance| instance.log_file_bytes).collect());
-    let year = solution.generation.year();
-    format!("database engine of Exchange {year} with pages of {pages} KiB and logs of {logs} KiB")
+    let name = solution.generation.name();
+    format!("database engine of Exchange {name} with pages of {pages} KiB and logs of {logs} KiB")
 }
 
 fn profile_iops(planned: &Plan) -> f64 {

@@ -1,6 +1,9 @@
 //! Figures that may be, and are hardly meant.
 
-use solution::Users;
+use solution::{Generation, Users};
+
+use crate::formula;
+use crate::inputs::Inputs;
 
 /// Percentages that are doubtful below one percent: a share was probably written for a percentage.
 fn percentages(users: &Users) -> [(&'static str, f64); 8] {
@@ -34,4 +37,28 @@ pub fn doubts(users: &Users) -> Vec<String> {
         doubts.push(format!("{key} = {value} means {value} % and not {} %", (value * 1e4).round() / 100.0));
     }
     doubts
+}
+
+/// What the plan assumes of Exchange 2019 and SE, for which the maker publishes no figures.
+pub fn newer_generation(inputs: &Inputs<'_>) -> Vec<(&'static str, String)> {
+    let users = inputs.users;
+    let mut assumed = Vec::new();
+    let converts = |host: &solution::HostSpec| host.specint_rate.is_none() && host.specint2017_rate.is_some();
+    if inputs.solution.hosts.iter().any(converts) {
+        let ratio = formula::SPECINT2006_PER_2017;
+        let text = format!("1 SPECint2017 counts as {ratio} SPECint2006, which is an assumption");
+        assumed.push(("SPECint2017", text));
+    }
+    if users.exchange < Generation::E2019 {
+        return assumed;
+    }
+    let name = users.exchange.name();
+    let figures = "I/O, logs, cache and megacycles of a mailbox are those of 2016";
+    assumed.push(("figures of 2016", format!("{figures}: none are published for Exchange {name}")));
+    if users.data_overhead_percent() == 0.0 {
+        let text =
+            "it lies inside the database; its share is not published and counts as 0 (data_overhead_percent)";
+        assumed.push(("content index", text.to_owned()));
+    }
+    assumed
 }

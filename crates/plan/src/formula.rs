@@ -16,14 +16,14 @@ pub fn round_half_up(value: f64) -> f64 {
 /// sized with a given figure (2003, 2007).
 ///
 /// Source: vendor white papers for 2010 (0.0012 alone, 0.001 in a group); fits the R740xd and MD3260 tables for
-/// 2013 and 2016 (0.00067, the slope of the published guidance table before its rounding). 2019 is sized like
-/// 2016: no table of its own is public.
+/// 2013 and 2016 (0.00067, the slope of the published guidance table before its rounding). 2019 and SE are sized like
+/// 2016: no table of their own is public.
 pub fn iops_per_mailbox(generation: Generation, messages_per_day: f64, copies: u32) -> Option<f64> {
     let per_message = match generation {
         Generation::E2003 | Generation::E2007 => return None,
         Generation::E2010 if copies > 1 => 0.001,
         Generation::E2010 => 0.0012,
-        Generation::E2013 | Generation::E2016 | Generation::E2019 => 0.00067,
+        Generation::E2013 | Generation::E2016 | Generation::E2019 | Generation::Se => 0.00067,
     };
     Some(per_message * messages_per_day)
 }
@@ -153,7 +153,7 @@ pub fn transport_gb(
 }
 
 /// Network of one copy's log shipping at the busiest hour, in Mbit/s: logs after 30 % compression, and the
-/// content index (up to 2016; from 2019 each server builds its own).
+/// content index (up to 2016; from 2019 it lies inside the database).
 ///
 /// Source: the calculator's replication inputs.
 pub fn replication_mbit_per_s(logs_per_day: f64, peak_hour_percent: f64, ships_index: bool) -> f64 {
@@ -199,6 +199,17 @@ pub fn passive_mcycles(messages_per_day: f64) -> f64 {
 /// Megacycles that a server offers, from its SPECint2006 rate. Source: as [`active_mcycles`] (33.75 per core = 2000).
 pub fn available_mcycles(specint_rate: f64) -> f64 {
     specint_rate * 2000.0 / 33.75
+}
+
+/// SPECint2006 rate per SPECint2017 rate (base) of the same server. The maker published no sizing figure for the
+/// newer benchmark. Assumption: servers that published both lie between 9 and 10, and the smaller ratio is the safe
+/// side.
+pub const SPECINT2006_PER_2017: f64 = 9.0;
+
+/// Megacycles that a server offers by its SPECint2006 rate, else by its SPECint2017 rate.
+pub fn server_mcycles(specint2006_rate: Option<f64>, specint2017_rate: Option<f64>) -> Option<f64> {
+    let converted = specint2017_rate.map(|rate| rate * SPECINT2006_PER_2017);
+    specint2006_rate.or(converted).map(available_mcycles)
 }
 
 /// Back-end writes per front-end write.

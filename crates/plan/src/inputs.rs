@@ -29,8 +29,8 @@ pub struct ServerInput {
     pub max_active: Option<u32>,
     /// Processor cores.
     pub cores: Option<u32>,
-    /// SPECint2006 rate.
-    pub specint_rate: Option<f64>,
+    /// Megacycles that it offers, where its SPECint rate is given.
+    pub mcycles: Option<f64>,
     /// Memory in GiB.
     pub memory_gib: Option<f64>,
 }
@@ -43,7 +43,7 @@ impl From<&HostSpec> for ServerInput {
             enclosure: host.enclosure,
             max_active: host.max_active,
             cores: host.cores,
-            specint_rate: host.specint_rate,
+            mcycles: formula::server_mcycles(host.specint_rate, host.specint2017_rate),
             memory_gib: host.memory_gib,
         }
     }

@@ -12,6 +12,7 @@
 //!
 //! Limits: 16 members and 1,600 databases per group, as many groups as wished.
 
+mod architecture;
 mod bound;
 mod catalogue;
 mod check;
@@ -32,6 +33,7 @@ mod target;
 mod toml_text;
 mod view;
 
+pub use architecture::{ArchitectureRule, Compliance};
 pub use bound::Bound;
 pub use check::{Check, Outcome};
 pub use claim::{claim, limits};
@@ -78,8 +80,10 @@ pub struct Plan {
     pub verdict: String,
     /// One sentence for each kind of failure that takes databases out of service.
     pub losses: Vec<String>,
-    /// Generation of Exchange.
+    /// Year of the generation of Exchange; 2025 for SE.
     pub exchange: u32,
+    /// What follows "Exchange" in the name of the generation.
+    pub exchange_name: String,
     /// Mailboxes in the environment.
     pub mailboxes: u64,
     /// Groups.
@@ -102,6 +106,8 @@ pub struct Plan {
     pub targets: Targets,
     /// The checks.
     pub checks: Vec<Check>,
+    /// The rules of the Preferred Architecture; none before Exchange 2019.
+    pub architecture: Vec<ArchitectureRule>,
     /// Failures of the layout.
     pub failures: Failures,
     /// Copies on servers and volumes.
@@ -151,7 +157,8 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
     let worst_volume =
         failures.classes.iter().filter(|class| class.survived > 0).map(|class| class.worst_volume).max();
     let storage = storage::fit(&inputs, &sizing, &layout, worst_volume.unwrap_or(0));
-    let checks = check::checks(&check::Findings {
+    let architecture = architecture::rules(&inputs, &failures, [&sizing.server, &server_by_layout]);
+    let mut checks = check::checks(&check::Findings {
         inputs: &inputs,
         layout: &layout,
         failures: &failures,
@@ -161,6 +168,7 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
         needs: [&sizing.server, &server_by_layout],
         derived,
     });
+    checks.extend(architecture::check(&architecture));
     Ok(Plan {
         schema_version: PLAN_SCHEMA,
         solution: solution.name.clone(),
@@ -168,6 +176,7 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
         verdict: check::verdict(&checks),
         losses: failures.losses(layout.databases.len()),
         exchange: inputs.users.exchange.year(),
+        exchange_name: inputs.users.exchange.name(),
         mailboxes: inputs.users.mailboxes,
         dags: inputs.solution.dag.count,
         copies: inputs.copies(),
@@ -179,6 +188,7 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
         server_by_layout,
         storage,
         checks,
+        architecture,
         failures,
         layout,
     })

@@ -227,7 +227,7 @@ fn shape<'a>(base: &Inputs<'a>, servers: u32, copies: &[u32]) -> Option<Inputs<'
                 enclosure: None,
                 max_active: None,
                 cores: None,
-                specint_rate: None,
+                mcycles: None,
                 memory_gib: None,
             });
         }
@@ -238,7 +238,8 @@ fn shape<'a>(base: &Inputs<'a>, servers: u32, copies: &[u32]) -> Option<Inputs<'
 /// Makes all servers of this kind.
 fn equip(inputs: &mut Inputs<'_>, kind: &ServerKind) {
     for server in &mut inputs.servers {
-        (server.cores, server.specint_rate) = (kind.cores, kind.specint_rate);
+        server.cores = kind.cores;
+        server.mcycles = formula::server_mcycles(kind.specint_rate, kind.specint2017_rate);
     }
 }
 

@@ -334,7 +334,7 @@ pub fn server_need(
     let cores = inputs.servers.iter().filter_map(|server| server.cores).min();
     let passive = (copies - actives).max(0.0) * mailboxes_per_database;
     let mcycles = worst_active_mailboxes * figures.active_mcycles + passive * figures.passive_mcycles;
-    let weakest = inputs.servers.iter().filter_map(|server| server.specint_rate).reduce(f64::min);
+    let weakest = inputs.servers.iter().filter_map(|server| server.mcycles).reduce(f64::min);
     ServerNeed {
         worst_actives: actives,
         worst_active_mailboxes,
@@ -346,6 +346,6 @@ pub fn server_need(
             }
         },
         mcycles: known.then_some(mcycles),
-        cpu_share: weakest.filter(|_| known).map(|rate| mcycles / formula::available_mcycles(rate)),
+        cpu_share: weakest.filter(|_| known).map(|there| mcycles / there),
     }
 }

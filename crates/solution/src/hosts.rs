@@ -78,6 +78,8 @@ pub struct HostSpec {
     pub cores: Option<u32>,
     /// SPECint2006 rate of the whole server.
     pub specint_rate: Option<f64>,
+    /// SPECint2017 rate (base) of the whole server.
+    pub specint2017_rate: Option<f64>,
     /// Memory in GiB.
     pub memory_gib: Option<f64>,
     /// Most databases that may be active at once; no limit when `None`.
@@ -148,6 +150,7 @@ pub(crate) fn hosts(
                     copy_address,
                     cores: host.cores,
                     specint_rate: host.specint_rate,
+                    specint2017_rate: host.specint2017_rate,
                     memory_gib: host.memory_gib,
                     max_active: host.max_active,
                     is_under_test: false,

@@ -131,6 +131,7 @@ pub const SOLUTION: &Rows = &[
     ("host.first", Whole(0.0, 1e9)),
     ("host.cores", Whole(1.0, 65_536.0)),
     ("host.specint_rate", Above(0.0, 1e6)),
+    ("host.specint2017_rate", Above(0.0, 1e6)),
     ("host.memory_gib", Above(0.0, 1e6)),
     ("host.max_active", Whole(0.0, 1600.0)),
     ("enclosure.bays", Whole(0.0, 100_000.0)),

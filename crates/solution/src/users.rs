@@ -31,8 +31,10 @@ impl Users {
         self.index_merge_percent.unwrap_or(self.usual_index_percent())
     }
 
+    /// The content index lies beside the database in 2013 and 2016, and inside it from 2019 on.
     fn usual_index_percent(&self) -> f64 {
-        if self.exchange >= Generation::E2013 { 20.0 } else { 0.0 }
+        let is_beside = (Generation::E2013..=Generation::E2016).contains(&self.exchange);
+        if is_beside { 20.0 } else { 0.0 }
     }
 
     /// Servers carry the client access part as well.
@@ -58,7 +60,7 @@ pub(crate) fn users(file: &SolutionFile) -> Checked<Users> {
     if users.iops_per_mailbox.is_none() && !follows {
         return Err(match generation < Generation::E2010 {
             true => {
-                let year = generation.year();
+                let year = generation.name();
                 let message =
                     format!("Exchange {year} is sized with the I/O of a mailbox, which is not given");
                 Wrong::new("profile", message).help("add iops_per_mailbox")

@@ -225,6 +225,7 @@ pub const ROWS: &[Row] = &[
     ("host.0.copy_address", "\"10.0.0.1:1\"", Harmless("an address of drills")),
     ("host.0.cores", "1", Harmless("the simulation has the processors that are described")),
     ("host.0.specint_rate", "1", InClaim),
+    ("host.0.specint2017_rate", "1", Harmless("counts only where the SPECint2006 rate is not given")),
     ("host.0.memory_gib", "1", InClaim),
     ("host.0.max_active", "1", InClaim),
     ("volume.0.name", "\"W1\"", Refused),

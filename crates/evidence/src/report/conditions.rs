@@ -420,7 +420,7 @@ impl Graded<'_> {
         let told =
             measured.map_or(format!("{unit} not known"), |measured| format!("{} {unit}", bare(measured)));
         let wanted = match (rule.least, rule.most, test.shape(condition)) {
-            (None, None, _) => "no published reference for this mix".to_owned(),
+            (None, None, _) => "no published reference for this generation, mix, page or log size".to_owned(),
             (_, _, Some(shape)) if !rule.is_weaker() => {
                 format!(
                     "published {} to {}, 10 % more or less passes",

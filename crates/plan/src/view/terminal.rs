@@ -38,7 +38,7 @@ fn head(out: &mut String, plan: &Plan) -> Written {
         out,
         "{} on Exchange {}; {groups}{}, {} in {}",
         counted(plan.mailboxes, "mailbox"),
-        plan.exchange,
+        plan.exchange_name,
         counted(plan.servers.len() as u64, "server"),
         counted(plan.sizing.databases.into(), "database"),
         counted(plan.copies.into(), "copy"),
@@ -295,6 +295,13 @@ fn checks(out: &mut String, plan: &Plan) -> Written {
             Outcome::Note => "note",
         };
         wrapped(out, &format!("{mark}  {}: {}", check.name, check.detail))?;
+    }
+    if !plan.architecture.is_empty() {
+        title(out, "Preferred Architecture (a broken rule fails no plan)")?;
+    }
+    for one in &plan.architecture {
+        let (outcome, rule, detail) = (one.outcome.word(), one.rule, &one.detail);
+        wrapped(out, &format!("{outcome}  {rule}: {detail} [{}]", one.source))?;
     }
     writeln!(out)?;
     wrapped(out, &plan.verdict)

@@ -1,5 +1,6 @@
 //! The integration tests of `plan`: one program, which is compiled and linked once.
 
+mod architecture;
 mod claims;
 mod export;
 mod published;

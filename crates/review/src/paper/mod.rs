@@ -144,7 +144,7 @@ fn overview(subject: &Subject<'_>) -> Section {
     section.text(format!(
         "This paper describes a storage solution for {} of Exchange {}, in {} of {} with {} each, on {}. It was {} on {}.",
         counted(plan.mailboxes, "mailbox"),
-        plan.exchange,
+        plan.exchange_name,
         if plan.dags == 1 { "one availability group".to_owned() } else { format!("{} availability groups", plan.dags) },
         counted(u64::from(plan.sizing.databases), "database"),
         counted(u64::from(plan.copies), "copy"),

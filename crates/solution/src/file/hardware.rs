@@ -39,6 +39,8 @@ pub struct Host {
     pub cores: Option<u32>,
     /// SPECint2006 rate of the whole server.
     pub specint_rate: Option<f64>,
+    /// SPECint2017 rate (base) of the whole server, where it has no SPECint2006 rate.
+    pub specint2017_rate: Option<f64>,
     /// Memory in GiB.
     pub memory_gib: Option<f64>,
     /// Most databases that may be active at once; no limit when not given.

@@ -26,6 +26,9 @@ pub enum Generation {
     /// Exchange 2019.
     #[serde(rename = "2019")]
     E2019,
+    /// Exchange Server Subscription Edition.
+    #[serde(rename = "se")]
+    Se,
 }
 
 impl Generation {
@@ -43,7 +46,7 @@ impl Generation {
         if self == Generation::E2003 { 5120 } else { 1024 }
     }
 
-    /// The year in the product's name.
+    /// The year of the product, which stands in its name up to 2019.
     pub fn year(self) -> u32 {
         match self {
             Generation::E2003 => 2003,
@@ -52,7 +55,13 @@ impl Generation {
             Generation::E2013 => 2013,
             Generation::E2016 => 2016,
             Generation::E2019 => 2019,
+            Generation::Se => 2025,
         }
+    }
+
+    /// What follows "Exchange" in the product's name.
+    pub fn name(self) -> String {
+        if self == Generation::Se { "SE".into() } else { self.year().to_string() }
     }
 }
 
