@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use evidence::report::counted;
 use evidence::{RunStore, folder};
 use results::Recorder;
-use review::import::{About, Foreign, gather, parse, rows};
+use review::import::{About, Foreign, gather, group, parse, rows};
 use review::{Evidence, Source, answers};
 
 use crate::failure::{Failure, Status};
@@ -15,6 +15,7 @@ use crate::stdout::{json, write_file};
 /// Imports reports and configurations of Jetstress, and published papers.
 ///
 /// Reports are HTML, papers are text or published figures (.toml). A configuration is XML and becomes a solution file.
+/// A folder holds the CSV files of a group that the role requirements calculator exports; they become a solution file.
 #[derive(clap::Args)]
 pub struct ImportArguments {
     /// Files to import. Reports of several servers and tests make one run.
@@ -91,12 +92,35 @@ pub fn run(arguments: &ImportArguments) -> Result<Status, Failure> {
 fn read(file: &Path) -> Result<Foreign, Failure> {
     let name = file.display();
     detail!("reads {name}");
+    if file.is_dir() {
+        return read_group(file).map(Foreign::Solution);
+    }
     let bytes = std::fs::read(file)
         .map_err(|error| Failure::wrong_input(format!("cannot read {name}")).because(error))?;
     parse(&bytes).map_err(|error| {
         Failure::wrong_input(format!("cannot import {name}"))
             .because(error)
             .help("it takes HTML reports and XML configurations of Jetstress, and papers as plain text")
+    })
+}
+
+/// The solution file of the group whose files are in a folder.
+fn read_group(folder: &Path) -> Result<String, Failure> {
+    let shown = folder.display();
+    let failed = |error| Failure::wrong_input(format!("cannot read {shown}")).because(error);
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if group::names().any(|known| known.eq_ignore_ascii_case(&name)) {
+            files.push((name, std::fs::read(&path).map_err(failed)?));
+        }
+    }
+    group::group(&files).map_err(|error| {
+        let names: Vec<&str> = group::names().collect();
+        Failure::wrong_input(format!("cannot import the group in {shown}"))
+            .because(format!("\n{error}"))
+            .help(format!("it takes {} of one group, as the calculator exports them", names.join(", ")))
     })
 }
 

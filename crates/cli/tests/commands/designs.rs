@@ -113,3 +113,26 @@ fn plan_exports_only_into_a_folder_that_is_empty() {
     let again = std::fs::read_to_string(folder.path().join("out/group/MailboxDatabases.csv"));
     assert_eq!(again.expect("it is there"), rows, "nothing was changed");
 }
+
+#[test]
+fn import_takes_the_folder_of_an_exported_group() {
+    let folder = folder_with("d.toml", DESIGN);
+    let (status, _, stderr) = output(folder.path(), &["plan", "d.toml", "--export", "group"]);
+    assert_eq!(status, 0, "{stderr}");
+    let (status, _, stderr) = output(folder.path(), &["import", "group", "--out", "back"]);
+    assert_eq!(status, 0, "{stderr}");
+    let plan = |file: &str| {
+        let users = ["exchange=\"2016\"", "mailboxes=1200", "messages_per_day=100", "quota_mb=2048"]
+            .map(|key| format!("profile.{key}"));
+        let mut arguments = vec!["plan", file, "--json"];
+        users.iter().for_each(|user| arguments.extend(["--set", user]));
+        let (_, stdout, stderr) = output(folder.path(), &arguments);
+        let plan: serde_json::Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stderr}"));
+        plan["layout"]["databases"].clone()
+    };
+    assert_eq!(plan("d.toml"), plan("back/solution.toml"));
+    std::fs::write(folder.path().join("group/DAGInfo.csv"), "DAGName\n\"DAG1").expect("writable");
+    let (status, _, stderr) = output(folder.path(), &["import", "group", "--out", "again"]);
+    assert_eq!(status, 2, "{stderr}");
+    assert!(stderr.contains("DAGInfo.csv:2: a quote opens here"), "{stderr}");
+}

@@ -107,12 +107,12 @@ fn instances(profile: Node<'_, '_>, reasons: &mut Reasons) -> Vec<Instance> {
 }
 
 /// A TOML string with everything escaped that could end it.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
 /// A comment cannot leave its line.
-fn comment(text: &str) -> String {
+pub(super) fn comment(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

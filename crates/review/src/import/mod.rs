@@ -8,12 +8,15 @@
 pub mod config;
 mod document;
 mod fields;
+pub mod group;
 mod judged;
 mod report;
 mod rows;
+mod table;
 
 pub use document::MOST_BYTES;
 pub use rows::{About, rows};
+pub use table::Reason;
 
 use crate::printed_figures::{Evidence, TestFigures};
 
@@ -50,6 +53,15 @@ pub enum ImportError {
     /// The configuration is of something else.
     #[error("it is no configuration of the load generator: {0}")]
     Config(String),
+    /// Tables are damaged or contradict each other.
+    #[error("{}", told(.0))]
+    Tables(Vec<Reason>),
+}
+
+/// Reasons below each other.
+fn told(reasons: &[Reason]) -> String {
+    let lines: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+    lines.join("\n")
 }
 
 /// What a foreign file is.

@@ -5,6 +5,7 @@ mod compare_pairs;
 mod damaged_runs;
 mod forgeries;
 mod import;
+mod import_group;
 mod lint_grades;
 mod lint_planted;
 mod lint_published;
