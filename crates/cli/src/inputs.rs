@@ -85,6 +85,23 @@ pub fn evidence(path: &Path) -> Result<Source, Failure> {
     })
 }
 
+/// The points of a `probe.csv` or of a result of fio.
+pub fn points(path: &Path) -> Result<Vec<probe::Row>, Failure> {
+    probe::read(&text(path)?).map_err(|error| {
+        let message = format!("cannot use the points of {}", path.display());
+        Failure::wrong_input(message).because(&error).help(error.remedy)
+    })
+}
+
+/// The points of several files.
+pub fn all_points(paths: &[PathBuf]) -> Result<Vec<probe::Row>, Failure> {
+    let mut all = Vec::new();
+    for path in paths {
+        all.extend(points(path)?);
+    }
+    Ok(all)
+}
+
 /// The `run.db` of a run folder.
 pub fn run_db(run: &Path) -> Result<PathBuf, Failure> {
     let path = run.join("run.db");

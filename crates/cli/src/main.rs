@@ -12,6 +12,7 @@
 #[macro_use]
 mod output;
 
+mod calibrate_cmd;
 mod capacity_cmd;
 mod check_cmd;
 mod clean_cmd;
@@ -30,6 +31,7 @@ mod live;
 mod outcome;
 mod paper_cmd;
 mod plan_cmd;
+mod probe_cmd;
 mod progress;
 mod report_cmd;
 mod reports;
@@ -79,6 +81,8 @@ enum Command {
     Check(check_cmd::CheckArguments),
     Plan(plan_cmd::PlanArguments),
     Capacity(capacity_cmd::CapacityArguments),
+    Probe(probe_cmd::ProbeArguments),
+    Calibrate(calibrate_cmd::CalibrateArguments),
     Simulate(simulate_cmd::SimulateArguments),
     Run(run_cmd::HostRunArguments),
     Fleet(fleet_cmd::FleetArguments),
@@ -104,7 +108,7 @@ enum Command {
 /// The commands as `--help` lists them.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Before there is hardware", &["check", "plan", "capacity", "simulate"]),
-    ("On the hardware", &["run", "fleet", "crash-test", "verify", "clean"]),
+    ("On the hardware", &["probe", "calibrate", "run", "fleet", "crash-test", "verify", "clean"]),
     ("With the evidence", &["report", "serve", "compare", "lint", "sql", "paper", "import"]),
     ("This program", &["examples", "schema", "completions", "man"]),
 ];
@@ -144,6 +148,8 @@ fn carry_out(command: Command) -> Result<Status, Failure> {
         Command::Check(arguments) => check_cmd::run(&arguments),
         Command::Plan(arguments) => plan_cmd::run(&arguments),
         Command::Capacity(arguments) => capacity_cmd::run(&arguments),
+        Command::Probe(arguments) => probe_cmd::run(&arguments),
+        Command::Calibrate(arguments) => calibrate_cmd::run(&arguments),
         Command::Simulate(arguments) => simulate_cmd::run(&arguments),
         Command::Run(arguments) => run_cmd::run(&arguments),
         Command::Fleet(arguments) => fleet_cmd::run(&arguments),

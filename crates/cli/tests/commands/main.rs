@@ -6,6 +6,7 @@
 
 mod answers;
 mod any_numbers;
+mod calibrate;
 mod capacity;
 mod check;
 mod circles;

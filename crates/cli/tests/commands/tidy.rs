@@ -73,6 +73,7 @@ fn only_world_touches_clock_files_threads_and_randomness() {
         "array",
         "simulation",
         "capacity",
+        "probe",
     ];
     let banned = [
         "std::fs",

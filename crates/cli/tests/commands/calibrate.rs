@@ -1,0 +1,72 @@
+//! `probe --next` and `calibrate`: from the choice of points to predictions, over files.
+
+use std::path::Path;
+
+use crate::program::{folder_with, output};
+
+/// All usual points as the program lists them, with the rate of a storage that has a latency and a bandwidth.
+fn measured(folder: &Path) -> String {
+    let (status, points, stderr) = output(folder, &["probe", "--next", "315"]);
+    assert_eq!(status, 0, "{stderr}");
+    let rows = points.lines().map(|line| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let (Ok(block), Ok(share)) = (cells[0].parse::<f64>(), cells.get(1).unwrap_or(&"").parse::<f64>())
+        else {
+            return line.to_owned();
+        };
+        let outstanding: f64 = cells[3].parse().expect("a closed loop");
+        let alone = 2e-4 + 3e-3 * share + block / 3e8;
+        let iops = outstanding / (alone + outstanding * (block / 8e8 + 4e-5 * (2.0 - share)));
+        let mut cells: Vec<String> = cells.iter().map(|&cell| cell.to_owned()).collect();
+        cells[5] = format!("{iops:.3}");
+        cells.join(",")
+    });
+    rows.map(|row| row + "\n").collect()
+}
+
+#[test]
+fn points_that_were_chosen_and_measured_predict_the_others() {
+    let folder = folder_with("none.csv", "");
+    let at = folder.path();
+    std::fs::write(at.join("all.csv"), measured(at)).unwrap();
+    let (_, first, _) = output(at, &["probe", "--from", "all.csv", "--next", "20"]);
+    std::fs::write(at.join("first.csv"), &first).unwrap();
+    let (_, next, _) = output(at, &["probe", "--from", "all.csv", "--next", "10", "--after", "first.csv"]);
+    assert!(next.lines().skip(2).all(|row| !first.contains(row)), "no point twice:\n{next}");
+    std::fs::write(at.join("next.csv"), &next).unwrap();
+    let (_, predicted, stderr) = output(at, &["calibrate", "first.csv", "next.csv", "--predict", "all.csv"]);
+    let proved = predicted.lines().filter(|row| row.ends_with(",yes")).count();
+    assert!(predicted.lines().count() == 316 && proved >= 295, "{proved}: {stderr}");
+    let mean = stderr.split("off by ").last().and_then(|rest| rest.split(' ').next());
+    let mean: f64 = mean.and_then(|mean| mean.parse().ok()).unwrap_or_else(|| panic!("{stderr}"));
+    assert!(mean < 3.0, "{stderr}");
+}
+
+#[test]
+fn what_cannot_be_calibrated_or_predicted_is_said() {
+    let folder = folder_with("none.csv", "");
+    let at = folder.path();
+    let all = measured(at);
+    std::fs::write(at.join("all.csv"), &all).unwrap();
+    let heading = "block_bytes,read_share,outstanding,iops";
+    let far = format!("{heading}\n67108864,0.5,4,\n4096,0.5,4,\n");
+    let impossible = format!("{heading},read_mean_ms\n4096,1,4,1000,40\n");
+    for (name, text) in [("far.csv", far), ("impossible.csv", impossible), ("open.csv", far_open(heading))] {
+        std::fs::write(at.join(name), text).unwrap();
+    }
+    for (arguments, wanted_status, wanted) in [
+        (["all.csv", "--predict", "far.csv"], 1, "1 of 2 points are unproved"),
+        (["impossible.csv", "--predict", "far.csv"], 2, "line 2: breaks Little's law"),
+        (["far.csv", "--predict", "far.csv"], 2, "0 measured points"),
+        (["all.csv", "--predict", "open.csv"], 2, "a point of an open loop cannot be predicted"),
+        (["all.csv", "--predict", "missing.csv"], 2, "cannot read missing.csv"),
+    ] {
+        let (status, stdout, stderr) = output(at, &[&["calibrate"], &arguments[..]].concat());
+        assert!(status == wanted_status && stderr.contains(wanted), "{arguments:?}: {status} {stderr}");
+        assert_eq!(stdout.lines().count(), if status == 1 { 3 } else { 0 }, "nothing half-written: {stdout}");
+    }
+}
+
+fn far_open(heading: &str) -> String {
+    format!("{}\n4096,0.5,500,\n", heading.replace("outstanding", "offered_iops"))
+}

@@ -1,0 +1,299 @@
+//! From points that were measured to a prediction of others, with an interval that is as wide as it has to be.
+//!
+//! Two regressions are made, of the rates themselves and of what they leave over the formula of the narrowest part.
+//! A prediction is their mean, each with the weight of its certainty. How far the interval reaches follows from
+//! points that were left out (conformal prediction), so it covers what it says it covers.
+
+use crate::bottleneck::{Bottleneck, Place};
+use crate::check::check_set;
+use crate::gaussian::{Estimate, Process, Scaled};
+use crate::hull::is_within;
+use crate::point::{Load, Pattern, ProbeError, Row};
+
+/// Fewest points of a pattern from which others are predicted.
+pub const POINTS_MIN: usize = 12;
+/// Distance from the convex hull of the points, as a share of their range, that is still next to them.
+const BESIDE: f64 = 0.1;
+/// Parts of the points that are left out in turn.
+const FOLDS: usize = 15;
+/// Share of measurements that the interval is to hold.
+const COVERED: f64 = 0.9;
+/// Deviations of a normal distribution that hold this share.
+const NORMAL: f64 = 1.645;
+
+/// What is expected at a point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prediction {
+    /// Operations a second.
+    pub iops: f64,
+    /// Between which rates nine of ten measurements are.
+    pub interval: (f64, f64),
+    /// Mean latency of an operation.
+    pub latency_ms: f64,
+}
+
+/// How far predictions are off, in percent of what was measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Errors {
+    /// Number of predictions.
+    pub points: usize,
+    /// Mean.
+    pub mean: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// Percent of the measurements that are in the interval.
+    pub covered: f64,
+}
+
+impl Errors {
+    /// Of predictions beside what was measured; `None` without any.
+    pub fn of(pairs: &[(Prediction, f64)]) -> Option<Errors> {
+        let mut off: Vec<f64> =
+            pairs.iter().map(|(one, iops)| 100.0 * (one.iops / iops - 1.0).abs()).collect();
+        off.sort_by(f64::total_cmp);
+        let held = pairs.iter().filter(|(one, iops)| (one.interval.0..=one.interval.1).contains(iops));
+        let points = off.len();
+        let p90 = *off.get((points * 9).div_ceil(10).checked_sub(1)?)?;
+        let share = 100.0 / points as f64;
+        Some(Errors {
+            points,
+            mean: off.iter().sum::<f64>() / points as f64,
+            p90,
+            covered: held.count() as f64 * share,
+        })
+    }
+}
+
+/// Both regressions over one set of points.
+struct Model {
+    ranges: [(f64, f64); 3],
+    formula: Bottleneck,
+    plain: Process,
+    above: Process,
+}
+
+impl Model {
+    /// Learns from points; with the shapes of another model where there is one.
+    fn fit(places: &[Place], ln_rates: &[f64], shaped: Option<&Model>) -> Option<Model> {
+        let ranges = shaped.map_or_else(|| ranges(places), |model| model.ranges);
+        let scaled: Vec<Scaled> = places.iter().map(|place| scale(&ranges, place)).collect();
+        let formula = Bottleneck::fit(places, ln_rates);
+        let rests = places.iter().zip(ln_rates).map(|(place, rate)| rate - formula.ln_rate(place));
+        let rests: Vec<f64> = rests.collect();
+        let plain = Process::fit(&scaled, ln_rates, shaped.map(|model| &model.plain))?;
+        let above = Process::fit(&scaled, &rests, shaped.map(|model| &model.above))?;
+        Some(Model { ranges, formula, plain, above })
+    }
+
+    /// Logarithm of the rate at a place.
+    fn at(&self, place: &Place) -> Estimate {
+        let scaled = scale(&self.ranges, place);
+        let (plain, above) = (self.plain.at(&scaled), self.above.at(&scaled));
+        let formula = self.formula.ln_rate(place);
+        let certain = plain.deviation.powi(-2) / (plain.deviation.powi(-2) + above.deviation.powi(-2));
+        let both = |plain: f64, above: f64| certain * plain + (1.0 - certain) * above;
+        Estimate {
+            mean: both(plain.mean, formula + above.mean),
+            deviation: both(plain.deviation.powi(2), above.deviation.powi(2)).sqrt(),
+        }
+    }
+}
+
+fn ranges(places: &[Place]) -> [(f64, f64); 3] {
+    std::array::from_fn(|axis| {
+        let values = places.iter().map(|place| place[axis]);
+        values
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
+    })
+}
+
+/// From -1 to 1 over the range of the points.
+fn scale(ranges: &[(f64, f64); 3], place: &Place) -> Scaled {
+    std::array::from_fn(|axis| {
+        let (low, high) = ranges[axis];
+        (2.0 * place[axis] - low - high) / (high - low).max(1e-6)
+    })
+}
+
+/// What the points of one pattern show.
+pub struct Surface {
+    /// The pattern.
+    pub pattern: Pattern,
+    /// How far predictions of points that were left out are off.
+    pub left_out: Errors,
+    model: Model,
+    scaled: Vec<Scaled>,
+    /// Deviations that the interval reaches to either side.
+    reach: f64,
+}
+
+impl Surface {
+    fn fit(pattern: Pattern, places: &[Place], ln_rates: &[f64]) -> Result<Surface, ProbeError> {
+        let none = || {
+            let message = format!("no regression of the {} points can be found", pattern.name());
+            ProbeError::new(message, "look for points whose IOPS differ wildly from those next to them")
+        };
+        let model = Model::fit(places, ln_rates, None).ok_or_else(none)?;
+        let mut estimates = Vec::new();
+        for fold in 0..FOLDS {
+            let (left, kept): (Vec<usize>, Vec<usize>) =
+                (0..places.len()).partition(|index| index % FOLDS == fold);
+            let of = |values: &[f64]| kept.iter().map(|index| values[*index]).collect::<Vec<f64>>();
+            let known: Vec<Place> = kept.iter().map(|index| places[*index]).collect();
+            let part = Model::fit(&known, &of(ln_rates), Some(&model)).ok_or_else(none)?;
+            estimates.extend(left.into_iter().map(|index| (part.at(&places[index]), index)));
+        }
+        let scores = estimates.iter().map(|(one, index)| (one.mean - ln_rates[*index]).abs() / one.deviation);
+        let mut scores: Vec<f64> = scores.collect();
+        scores.sort_by(f64::total_cmp);
+        let rank = (COVERED * (scores.len() + 1) as f64).ceil() as usize;
+        let reach = scores[rank.min(scores.len()) - 1].max(NORMAL);
+        let pairs = estimates.iter().map(|(one, index)| {
+            let prediction = prediction(one, reach, places[*index][1].exp());
+            (prediction, ln_rates[*index].exp())
+        });
+        let left_out = Errors::of(&pairs.collect::<Vec<_>>()).ok_or_else(none)?;
+        let scaled = places.iter().map(|place| scale(&model.ranges, place)).collect();
+        Ok(Surface { pattern, left_out, model, scaled, reach })
+    }
+}
+
+fn prediction(estimate: &Estimate, reach: f64, outstanding: f64) -> Prediction {
+    let half = reach * estimate.deviation;
+    let iops = estimate.mean.exp();
+    let interval = ((estimate.mean - half).exp(), (estimate.mean + half).exp());
+    Prediction { iops, interval, latency_ms: 1e3 * outstanding / iops }
+}
+
+fn place(row: &Row, outstanding: f64) -> Place {
+    [(row.point.block_bytes as f64).ln(), outstanding.ln(), row.point.read_share]
+}
+
+/// What a probe shows of a storage: where a closed loop of given operations takes it.
+pub struct Calibration {
+    /// One for each pattern with enough points.
+    pub surfaces: Vec<Surface>,
+}
+
+impl Calibration {
+    /// Learns from points. Points that were marked as unsteady count like others: they are noise that the interval has
+    /// to hold.
+    ///
+    /// # Errors
+    /// If they cannot have been measured, or are too few.
+    pub fn new(rows: &[Row]) -> Result<Calibration, ProbeError> {
+        check_set(rows)?;
+        let mut surfaces = Vec::new();
+        for pattern in Pattern::ALL {
+            let of_pattern = rows.iter().filter(|row| row.point.pattern == pattern);
+            let (mut places, mut ln_rates) = (Vec::new(), Vec::new());
+            for row in of_pattern {
+                if let (Some(iops), Some(outstanding)) = (row.iops, row.outstanding()) {
+                    places.push(place(row, outstanding));
+                    ln_rates.push(iops.ln());
+                }
+            }
+            if places.len() >= POINTS_MIN {
+                surfaces.push(Surface::fit(pattern, &places, &ln_rates)?);
+            }
+        }
+        if surfaces.is_empty() {
+            let measured = rows.iter().filter(|row| row.iops.is_some()).count();
+            let message = format!("{measured} measured points, and no pattern has {POINTS_MIN}: too few");
+            return Err(ProbeError::new(
+                message,
+                "measure more: `proofload probe --next N --after FILE` chooses them",
+            ));
+        }
+        Ok(Calibration { surfaces })
+    }
+
+    /// What is expected at a point of a closed loop; `None` where nothing near was probed.
+    ///
+    /// # Errors
+    /// If the point is of an open loop.
+    pub fn predict(&self, row: &Row) -> Result<Option<Prediction>, ProbeError> {
+        let Load::Outstanding(outstanding) = row.point.load else {
+            let message = "a point of an open loop cannot be predicted";
+            return Err(ProbeError::new(message, "give `outstanding` in place of `offered_iops`"));
+        };
+        let surface = self.surfaces.iter().find(|surface| surface.pattern == row.point.pattern);
+        let Some(surface) = surface else { return Ok(None) };
+        let place = place(row, outstanding);
+        let scaled = scale(&surface.model.ranges, &place);
+        let near = is_within(&surface.scaled, &scaled, 2.0 * BESIDE);
+        Ok(near.then(|| prediction(&surface.model.at(&place), surface.reach, outstanding)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::choose::{farthest, usual_points};
+
+    use super::*;
+
+    /// A storage with a cache, whose blocks above 128 KiB take two accesses, and whose writes cost more.
+    fn measured(seed: u64) -> Vec<Row> {
+        let mut dice = seed;
+        let rows = usual_points().into_iter().map(|point| {
+            let Load::Outstanding(outstanding) = point.load else { unreachable!("a closed loop") };
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let noise = ((dice >> 33) as f64 / f64::from(1_u32 << 31) - 0.5) * 0.04;
+            let (block, share) = (point.block_bytes as f64, point.read_share);
+            let split = (block / 131_072.0).ceil();
+            let disks = split * (0.4 * share + 1.5 * (1.0 - share)) * (2e-3 + block / split / 2e8) / 24.0;
+            let narrowest = disks.max(block / 9e8).max(2e-5);
+            let alone = 2e-4 + 1.5e-3 * share + block / 4e8;
+            let iops = outstanding / (alone + narrowest * outstanding.powf(0.95)) * f64::exp(noise);
+            Row { iops: Some(iops), ..Row::unmeasured(point) }
+        });
+        rows.collect()
+    }
+
+    fn errors(chosen: usize) -> Errors {
+        let mut pairs = Vec::new();
+        for seed in 0..2 {
+            let rows = measured(seed);
+            let points: Vec<_> = rows.iter().map(|row| row.point).collect();
+            let chosen = farthest(&points, &[], chosen);
+            let known: Vec<Row> = chosen.iter().map(|index| rows[*index]).collect();
+            let calibration = Calibration::new(&known).unwrap();
+            for (index, row) in rows.iter().enumerate().filter(|(index, _)| !chosen.contains(index)) {
+                let predicted = calibration.predict(row).unwrap();
+                pairs.extend(predicted.map(|one| (one, rows[index].iops.unwrap())));
+            }
+        }
+        Errors::of(&pairs).unwrap()
+    }
+
+    #[test]
+    fn more_points_predict_the_others_better_and_the_interval_holds_what_it_says() {
+        for (chosen, mean, p90) in [(30, 7.0, 15.0), (60, 4.0, 9.0)] {
+            let errors = errors(chosen);
+            assert!(errors.mean <= mean && errors.p90 <= p90, "{chosen}: {errors:?}");
+            assert!((84.0..=97.0).contains(&errors.covered), "{chosen}: {errors:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_predicted_far_from_what_was_probed() {
+        let rows = measured(1);
+        let calibration = Calibration::new(&rows[..200]).unwrap();
+        assert!(calibration.predict(&rows[3]).unwrap().is_some());
+        assert_eq!(calibration.predict(&rows[314]).unwrap(), None);
+        let sequential = crate::Point { pattern: Pattern::Sequential, ..rows[3].point };
+        assert_eq!(calibration.predict(&Row::unmeasured(sequential)).unwrap(), None);
+    }
+
+    #[test]
+    fn too_few_points_and_a_collapsed_probe_are_refused() {
+        let mut rows = measured(1);
+        let error = Calibration::new(&rows[..11]).err().unwrap();
+        assert!(error.message.starts_with("11 measured points"), "{error}");
+        for row in &mut rows {
+            row.iops = Some(4e8 / row.point.block_bytes as f64);
+        }
+        let error = Calibration::new(&rows).err().unwrap();
+        assert!(error.message.contains("collapsed"), "{error}");
+    }
+}
