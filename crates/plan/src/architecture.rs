@@ -10,6 +10,7 @@ use solution::{Behind, Generation, Raid, Role, VolumeKind};
 use crate::check::{Check, Outcome};
 use crate::failure::Failures;
 use crate::inputs::Inputs;
+use crate::meta_cache::{DISKS_PER_SSD, MetaCache};
 use crate::sizing::ServerNeed;
 
 /// Whether a solution keeps a rule.
@@ -52,11 +53,16 @@ pub struct ArchitectureRule {
 const PAGE: &str = "preferred-architecture-2019.md";
 
 /// The rules, none before Exchange 2019.
-pub fn rules(inputs: &Inputs<'_>, failures: &Failures, needs: [&ServerNeed; 2]) -> Vec<ArchitectureRule> {
+pub fn rules(
+    inputs: &Inputs<'_>,
+    failures: &Failures,
+    needs: [&ServerNeed; 2],
+    cache: Option<&MetaCache>,
+) -> Vec<ArchitectureRule> {
     if inputs.users.exchange < Generation::E2019 {
         return Vec::new();
     }
-    let judged = [servers(inputs, needs), disks(inputs, failures), group(inputs)].concat();
+    let judged = [servers(inputs, needs), disks(inputs, failures), flash(cache), group(inputs)].concat();
     let rule = |(rule, (kept, detail))| {
         let outcome = match kept {
             Some(true) => Compliance::Kept,
@@ -147,6 +153,34 @@ fn disks(inputs: &Inputs<'_>, failures: &Failures) -> Judged {
             (Some(spare.len() == inputs.servers.len()), with_spare),
         ),
         ("no tiering or cache of an array under the databases", untiered(inputs)),
+    ]
+}
+
+/// The rules about the SSDs of the MetaCache.
+fn flash(cache: Option<&MetaCache>) -> Judged {
+    let judged = |found: &dyn Fn(&MetaCache) -> Found| {
+        cache.map_or_else(|| (None, "no volume with role = \"meta_cache\"".to_owned()), found)
+    };
+    let ratio = |cache: &MetaCache| {
+        let (ssds, disks) = (counted(cache.ssds.into(), "SSD"), counted(cache.disks.into(), "disk"));
+        (Some(cache.ssds * DISKS_PER_SSD == cache.disks), format!("{ssds} for {disks}"))
+    };
+    let share = |cache: &MetaCache| {
+        let percent = cache.share_of_disks * 100.0;
+        (Some((5.0..=10.0).contains(&percent)), format!("{} %", number(percent, 1)))
+    };
+    let alike = |cache: &MetaCache| {
+        (Some(cache.alike), if cache.alike { "they are" } else { "they differ" }.to_owned())
+    };
+    let wear = |cache: &MetaCache| {
+        let writes = cache.drive_writes_per_day;
+        (Some(writes <= 1.0), format!("at most {} drive writes a day", number(writes, 2)))
+    };
+    vec![
+        ("1 SSD for the MetaCache to 3 database disks", judged(&ratio)),
+        ("SSDs with 5 to 10 % of the capacity of the database disks", judged(&share)),
+        ("SSDs alike, as many in each server", judged(&alike)),
+        ("SSDs for 1 drive write a day suffice", judged(&wear)),
     ]
 }
 

@@ -22,10 +22,12 @@ mod derive;
 mod doubt;
 mod export;
 mod failure;
+mod figures;
 pub mod formula;
 mod growth;
 mod inputs;
 mod layout;
+mod meta_cache;
 pub mod search;
 mod sizing;
 mod storage;
@@ -40,6 +42,7 @@ pub use claim::{claim, limits};
 pub use complete::{to_run, write_instances};
 pub use export::{ActiveLimits, active_limits, csv, export};
 pub use failure::{Class, Failures, Kind, Scenario};
+pub use figures::Figure;
 pub use growth::Block;
 pub use layout::{CopyPlace, DatabasePlace, Layout};
 pub use sizing::{Row, ServerNeed, Sizing};
@@ -98,6 +101,8 @@ pub struct Plan {
     pub bound: Bound,
     /// Need of the fullest server by the layout (the sizing table has it by the bound).
     pub server_by_layout: ServerNeed,
+    /// Figures beside the sizing table: settings, MetaCache.
+    pub figures: Vec<Figure>,
     /// Use of the storage.
     pub storage: Storage,
     /// Growth in blocks of this solution; empty when the file does not ask.
@@ -157,7 +162,9 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
     let worst_volume =
         failures.classes.iter().filter(|class| class.survived > 0).map(|class| class.worst_volume).max();
     let storage = storage::fit(&inputs, &sizing, &layout, worst_volume.unwrap_or(0));
-    let architecture = architecture::rules(&inputs, &failures, [&sizing.server, &server_by_layout]);
+    let cache = meta_cache::meta_cache(&inputs, &sizing, &layout);
+    let needs = [&sizing.server, &server_by_layout];
+    let architecture = architecture::rules(&inputs, &failures, needs, cache.as_ref());
     let mut checks = check::checks(&check::Findings {
         inputs: &inputs,
         layout: &layout,
@@ -165,7 +172,7 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
         tested,
         sizing: &sizing,
         storage: &storage,
-        needs: [&sizing.server, &server_by_layout],
+        needs,
         derived,
     });
     checks.extend(architecture::check(&architecture));
@@ -182,6 +189,7 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
         copies: inputs.copies(),
         servers: servers(&inputs),
         targets: target::targets(&inputs, &sizing, &bound, &failures, tested),
+        figures: figures::figures(&inputs, databases, cache.as_ref()),
         growth: growth::growth(&inputs, &sizing, &storage),
         sizing,
         bound,

@@ -222,6 +222,7 @@ fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> 
     let qualification = mistakes.keep(qualification::qualification(&file));
     let mut named = Named::of(&file, mistakes)?;
     let generation = users::generation(&file);
+    mistakes.keep(users::meta_cache(&file, generation));
     let (dag, copies) = (file.dag.clone().unwrap_or_default(), file.copies.clone().unwrap_or_default());
     let placement = group::placement(&file, (&dag, &copies), &named, mistakes);
     let databases = mistakes.keep(group::databases(&file, (&dag, &copies), &placement, &named.hosts));

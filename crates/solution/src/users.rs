@@ -2,7 +2,7 @@
 //! enough is said.
 
 use crate::error::{Checked, Wrong};
-use crate::file::{Generation, SolutionFile, Users};
+use crate::file::{Generation, Role, SolutionFile, Users};
 
 impl Users {
     /// Single item recovery keeps deleted items for the whole time.
@@ -75,4 +75,17 @@ pub(crate) fn users(file: &SolutionFile) -> Checked<Users> {
         return Err(Wrong::new("profile", "the size of a mailbox is not given").help("add quota_mb"));
     }
     Ok(users.clone())
+}
+
+/// Volumes for MetaCache databases belong to the generations that have such databases.
+pub(crate) fn meta_cache(file: &SolutionFile, generation: Generation) -> Checked<()> {
+    let volume = file.volume.iter().position(|volume| volume.role == Role::MetaCache);
+    match volume.filter(|_| generation < Generation::E2019) {
+        None => Ok(()),
+        Some(entry) => {
+            let message = format!("Exchange {} has no MetaCache database", generation.name());
+            let wrong = Wrong::new(format!("volume[{entry}].role"), message);
+            Err(wrong.help("take the volume out, or write exchange = \"2019\" or \"se\" in [profile]"))
+        }
+    }
 }

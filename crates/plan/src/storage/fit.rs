@@ -141,7 +141,7 @@ impl Fitting<'_> {
                 Demand { needed_gib: row.unwrap_or(0.0), ..base }
             }
             Role::Backup => Demand { needed_gib: self.copies_on(volume) * sizing.database_gb, ..base },
-            Role::System => base,
+            Role::System | Role::MetaCache => base,
         }
     }
 
@@ -292,5 +292,6 @@ fn role_word(role: Role) -> &'static str {
         Role::Transport => "transport",
         Role::System => "system",
         Role::Backup => "backup",
+        Role::MetaCache => "metacache",
     }
 }

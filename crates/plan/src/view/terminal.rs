@@ -89,6 +89,20 @@ fn sizing(out: &mut String, plan: &Plan) -> Written {
         }
         wrapped(out, &line)?;
     }
+    figures(out, plan)
+}
+
+/// Figures beside the table, under their headings.
+fn figures(out: &mut String, plan: &Plan) -> Written {
+    let mut group = "";
+    for one in &plan.figures {
+        if one.group != group {
+            group = one.group;
+            title(out, group)?;
+        }
+        let value = number(one.value, if one.value == one.value.round() { 0 } else { 2 });
+        writeln!(out, "{:<54}{value:>14} {:<5}{}", one.label, one.unit, one.source)?;
+    }
     Ok(())
 }
 

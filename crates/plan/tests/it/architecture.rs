@@ -5,6 +5,9 @@ use solution::Solution;
 
 const GOLDEN: &str = include_str!("../../../../solutions/exchange-se-golden.toml");
 
+/// What takes the SSDs of the MetaCache out of the golden example.
+const WITHOUT_SSD: (&str, &str) = ("role = \"meta_cache\"", "role = \"backup\"");
+
 /// The golden example with these texts replaced, everywhere in the file.
 fn changed(changes: &[(&str, &str)]) -> Plan {
     let text = changes.iter().fold(GOLDEN.to_owned(), |text, (from, to)| {
@@ -73,6 +76,19 @@ fn each_rule_is_broken_by_what_it_forbids_and_fails_no_plan() {
             )],
             "no tiering or cache of an array under the databases",
         ),
+        (
+            &[("name = \"MetaCache{n}\"\ncount = 4", "name = \"MetaCache{n}\"\ncount = 3")],
+            "1 SSD for the MetaCache to 3 database disks",
+        ),
+        (
+            &[("capacity_gb = 1920", "capacity_gb = 960")],
+            "SSDs with 5 to 10 % of the capacity of the database disks",
+        ),
+        (
+            &[("name = \"MetaCache{n}\"\ncount = 4", "name = \"MetaCache{n}\"\nhost = \"A*\"\ncount = 4")],
+            "SSDs alike, as many in each server",
+        ),
+        (&[("capacity_gb = 1920", "capacity_gb = 100")], "SSDs for 1 drive write a day suffice"),
     ];
     for (changes, rule) in cases {
         let plan = changed(changes);
@@ -89,11 +105,51 @@ fn what_the_file_does_not_say_is_not_judged() {
     let plan = changed(&[("cores = 40\n", ""), ("memory_gib = 192\n", "")]);
     let open = rules_with(&plan, Compliance::NotJudged);
     assert_eq!(open[..2], ["memory of a server: 128 to 256 GB", "at most 48 cores in a server"], "{open:?}");
+    let open = rules_with(&changed(&[WITHOUT_SSD]), Compliance::NotJudged);
+    assert_eq!(open.iter().filter(|rule| rule.contains("SSD")).count(), 4, "{open:?}");
+}
+
+/// By hand: 4 x 1.92 TB are 7,152.6 GiB; 95 % of that for 48 copies are 141.56 GiB each. A copy of 104.17 mailboxes has
+/// 104.17 x 0.1206 x 40 % = 5.025 page writes a second; 48 of them write 637 GiB a day.
+#[test]
+fn meta_cache_figures_of_the_golden_example_are_those_computed_by_hand() {
+    let plan = changed(&[]);
+    let figure = |key: &str| plan.figures.iter().find(|one| one.key == key).expect("a figure").value;
+    let near =
+        |key: &str, value: f64| assert!((figure(key) / value - 1.0).abs() < 1e-3, "{key}: {}", figure(key));
+    near("meta_cache_gib", 7152.6);
+    near("meta_cache_share_of_disks", 6.4);
+    near("meta_cache_gib_per_copy", 141.56);
+    near("meta_cache_share_of_database", 141.56 / 1644.8 * 100.0);
+    near("meta_cache_copies_per_ssd", 12.0);
+    near("meta_cache_drive_writes_per_day", 636.0 / 7152.6);
+    for (key, value) in [
+        ("auto_dag_total_number_of_databases", 96.0),
+        ("auto_dag_total_number_of_servers", 8.0),
+        ("auto_dag_database_copies_per_database", 4.0),
+        ("auto_dag_database_copies_per_volume", 4.0),
+    ] {
+        assert_eq!(figure(key), value, "{key}");
+    }
+    for view in [plan::terminal(&plan), plan::html(&plan)] {
+        for one in &plan.figures {
+            assert!(view.contains(one.label) && view.contains(one.source), "{}", one.label);
+        }
+    }
+}
+
+#[test]
+fn meta_cache_is_refused_at_its_line_before_2019() {
+    let text = GOLDEN.replace("exchange = \"se\"", "exchange = \"2016\"");
+    let error = Solution::parse(&text, "old.toml").expect_err("2016 has none");
+    assert_eq!(error.message, "Exchange 2016 has no MetaCache database");
+    let line = text.lines().position(|line| line == "role = \"meta_cache\"").expect("it is there") + 1;
+    assert_eq!(error.line(), line);
 }
 
 #[test]
 fn generations_before_2019_have_no_such_rules() {
-    let plan = changed(&[("exchange = \"se\"", "exchange = \"2016\"")]);
+    let plan = changed(&[("exchange = \"se\"", "exchange = \"2016\""), WITHOUT_SSD]);
     assert!(plan.architecture.is_empty());
     assert!(!plan::terminal(&plan).contains("Preferred Architecture"));
     assert!(plan.checks.iter().all(|check| check.name != "preferred architecture"));
@@ -102,7 +158,7 @@ fn generations_before_2019_have_no_such_rules() {
 #[test]
 fn index_of_2019_and_se_lies_inside_the_database_and_is_not_shipped() {
     let of = |generation: &str| {
-        let plan = changed(&[("exchange = \"se\"", &format!("exchange = \"{generation}\""))]);
+        let plan = changed(&[("exchange = \"se\"", &format!("exchange = \"{generation}\"")), WITHOUT_SSD]);
         let per_database = |key: &str| plan.sizing.row(key).and_then(|row| row.per_database).expect("a row");
         ["database_gb", "log_gb", "database_volume_gb", "replication_mbit_per_s"].map(per_database)
     };

@@ -3,12 +3,13 @@
 use plan::Plan;
 use solution::Solution;
 
-pub const SOLUTIONS: [(&str, &str); 6] = [
+pub const SOLUTIONS: [(&str, &str); 7] = [
     ("md3260", include_str!("../../../../solutions/dell-md3260-15000.toml")),
     ("r740xd", include_str!("../../../../solutions/dell-r740xd-10000.toml")),
     ("cx3-20c", include_str!("../../../../solutions/emc-cx3-20c-500.toml")),
     ("hx7510", include_str!("../../../../solutions/lenovo-hx7510-30000.toml")),
     ("cs700", include_str!("../../../../solutions/nimble-cs700-100000.toml")),
+    ("se", include_str!("../../../../solutions/exchange-se-golden.toml")),
     ("laptop", include_str!("../../../../solutions/laptop.toml")),
 ];
 
@@ -26,6 +27,7 @@ fn every_shipped_solution_plans_cleanly_and_can_be_run() {
         let failed: Vec<_> =
             plan.checks.iter().filter(|check| check.outcome == plan::Outcome::Fail).collect();
         assert!(plan.passed && failed.is_empty(), "{name}: {failed:?}");
+        let solution = plan::to_run(solution).unwrap_or_else(|error| panic!("{error}"));
         for host in solution.hosts_under_test() {
             let deployment = solution.deployment(Some(&host.name)).unwrap_or_else(|error| panic!("{error}"));
             assert!(!deployment.instances.is_empty(), "{name}");
@@ -80,7 +82,7 @@ fn numbers_have_separators_and_plurals_in_the_page_and_in_the_checks() {
 
 #[test]
 fn the_page_does_not_run_what_a_name_contains() {
-    let text = SOLUTIONS[5].1.replace("name = \"Laptop\"", "name = \"<script>alert(1)</script>\"");
+    let text = SOLUTIONS[6].1.replace("name = \"Laptop\"", "name = \"<script>alert(1)</script>\"");
     let solution = Solution::parse(&text.replace("name = \"laptop\"", "name = \"<b>&\""), "t").unwrap();
     let page = plan::html(&plan::plan(&solution, &[]).unwrap());
     assert!(!page.contains("<script") && !page.contains("<b>&"), "names are escaped");

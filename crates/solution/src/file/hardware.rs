@@ -280,6 +280,8 @@ pub enum Role {
     System,
     /// Backup to disk.
     Backup,
+    /// MetaCache databases of Exchange 2019 and SE, on SSD.
+    MetaCache,
 }
 
 /// `[[volume]]`: one volume, or `count` alike, on each host that `host` names.

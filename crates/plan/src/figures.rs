@@ -1,0 +1,123 @@
+//! Figures beside the sizing table, each with its source: settings, MetaCache.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use solution::Generation;
+
+use crate::inputs::Inputs;
+use crate::meta_cache::MetaCache;
+
+/// One figure.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Figure {
+    /// Heading that it stands under.
+    pub group: &'static str,
+    /// Name for machines.
+    pub key: &'static str,
+    /// Name for people.
+    pub label: &'static str,
+    /// Unit.
+    pub unit: &'static str,
+    /// The figure.
+    pub value: f64,
+    /// Where the formula comes from: a source of `docs/planning.md`, or that it is an assumption.
+    pub source: &'static str,
+}
+
+/// A figure without its heading.
+type Line = (&'static str, &'static str, &'static str, f64, &'static str);
+
+fn group<const N: usize>(group: &'static str, lines: [Line; N]) -> impl Iterator<Item = Figure> {
+    lines.into_iter().map(move |(key, label, unit, value, source)| Figure {
+        group,
+        key,
+        label,
+        unit,
+        value,
+        source,
+    })
+}
+
+/// All figures, heading by heading.
+pub fn figures(inputs: &Inputs<'_>, databases: u32, cache: Option<&MetaCache>) -> Vec<Figure> {
+    let mut figures: Vec<Figure> = auto_dag(inputs, databases).collect();
+    figures.extend(cache.into_iter().flat_map(meta_cache));
+    figures
+}
+
+/// Settings of a group that follow from the layout; groups have them from Exchange 2013 on.
+fn auto_dag(inputs: &Inputs<'_>, databases: u32) -> impl Iterator<Item = Figure> {
+    const SOURCE: &str = "[autoreseed]";
+    let has_them = inputs.users.exchange >= Generation::E2013 && inputs.copies() > 1;
+    let servers = inputs.servers.len() as f64;
+    let lines = [
+        (
+            "auto_dag_total_number_of_databases",
+            "AutoDagTotalNumberOfDatabases",
+            "",
+            f64::from(databases),
+            SOURCE,
+        ),
+        ("auto_dag_total_number_of_servers", "AutoDagTotalNumberOfServers", "", servers, SOURCE),
+        (
+            "auto_dag_database_copies_per_database",
+            "AutoDagDatabaseCopiesPerDatabase",
+            "",
+            f64::from(inputs.copies()),
+            SOURCE,
+        ),
+        (
+            "auto_dag_database_copies_per_volume",
+            "AutoDagDatabaseCopiesPerVolume",
+            "",
+            f64::from(inputs.databases_per_volume),
+            SOURCE,
+        ),
+    ];
+    group("Settings of a group", lines).filter(move |_| has_them)
+}
+
+fn meta_cache(cache: &MetaCache) -> impl Iterator<Item = Figure> {
+    let percent = |share: f64| share * 100.0;
+    let lines = [
+        ("meta_cache_ssds", "SSDs of a server", "", f64::from(cache.ssds), "the file"),
+        ("meta_cache_disks", "database disks of a server", "", f64::from(cache.disks), "the file"),
+        ("meta_cache_gib", "capacity of the SSDs, per server", "GiB", cache.ssd_gib, "the file"),
+        (
+            "meta_cache_share_of_disks",
+            "... of the capacity of the database disks",
+            "%",
+            percent(cache.share_of_disks),
+            "[metacache]",
+        ),
+        (
+            "meta_cache_gib_per_copy",
+            "cache of a database copy: 95 % of the SSDs, divided",
+            "GiB",
+            cache.gib_per_copy,
+            "inferred",
+        ),
+        (
+            "meta_cache_share_of_database",
+            "... of the size of the database",
+            "%",
+            percent(cache.share_of_database),
+            "inferred",
+        ),
+        (
+            "meta_cache_copies_per_ssd",
+            "copies that lose their cache with an SSD",
+            "",
+            f64::from(cache.copies_per_ssd),
+            "[metacache]",
+        ),
+        (
+            "meta_cache_drive_writes_per_day",
+            "drive writes a day, every page write made twice",
+            "",
+            cache.drive_writes_per_day,
+            "upper limit, assumption",
+        ),
+    ];
+    group("MetaCache database (no I/O counts as saved)", lines)
+}
