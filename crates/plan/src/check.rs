@@ -4,7 +4,7 @@ use results::figures::{counted, number};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::doubt::{doubts, newer_generation};
+use crate::doubt::{doubts, much_memory, newer_generation};
 use crate::failure::{Failures, Scenario};
 use crate::inputs::{Inputs, ServerInput};
 use crate::layout::Layout;
@@ -373,6 +373,10 @@ fn notes(findings: &Findings<'_>, checks: &mut Vec<Check>) {
     let mut note = |name, detail| checks.push(Check { name, outcome: Outcome::Note, detail });
     for doubt in doubts(inputs.users) {
         note("doubtful figure", doubt);
+    }
+    let memory = findings.needs.iter().filter_map(|need| need.memory_gb).reduce(f64::max);
+    if let Some(doubt) = much_memory(inputs.users, memory) {
+        note("much memory", doubt);
     }
     for (name, doubt) in newer_generation(inputs) {
         note(name, doubt);

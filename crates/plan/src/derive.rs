@@ -26,7 +26,7 @@ pub struct Derived {
 /// # Errors
 /// A file that does not describe enough of its storage.
 pub fn databases(inputs: &Inputs<'_>) -> Result<Derived> {
-    let calculator = even(inputs, by_calculator(inputs)?);
+    let calculator = even(inputs, by_calculator(inputs)?.databases);
     let least = even(inputs, least(inputs)).max(calculator);
     let formula = format!("the calculator's formula gives {calculator}");
     let misfits = |databases: u32| storage_misfits(inputs, databases);
@@ -65,8 +65,24 @@ fn storage_misfits(inputs: &Inputs<'_>, databases: u32) -> Vec<String> {
     too_large.into_iter().chain(mounted).chain(storage.misfits()).collect()
 }
 
-/// The number by the calculator's formula, which does not count logs.
-fn by_calculator(inputs: &Inputs<'_>) -> Result<u32> {
+/// What the calculator's formula says of the databases; it does not count logs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Calculated {
+    /// Largest database in GB that the first volume for databases holds.
+    pub database_gb: f64,
+    /// Mailboxes per database that the I/O of the volume allows.
+    pub mailboxes_by_io: f64,
+    /// Mailboxes per database that its capacity allows.
+    pub mailboxes_by_capacity: f64,
+    /// Databases of a group.
+    pub databases: u32,
+}
+
+/// The calculator's formula.
+///
+/// # Errors
+/// A file that does not describe enough of its storage.
+pub fn by_calculator(inputs: &Inputs<'_>) -> Result<Calculated> {
     let solution = inputs.solution;
     let missing = |what: &str| {
         let message =
@@ -86,7 +102,13 @@ fn by_calculator(inputs: &Inputs<'_>) -> Result<u32> {
     let most_gb = formula::max_database_gb(disks.formatted_gib, users.free_percent, v, factor);
     let by_io = formula::mailboxes_by_io(iops, figures.iops_with_headroom, v);
     let by_capacity = formula::mailboxes_by_capacity(most_gb, figures.mailbox_mb);
-    Ok(formula::databases_needed(inputs.mailboxes_per_dag(), by_io, by_capacity).min(1e6) as u32)
+    let databases = formula::databases_needed(inputs.mailboxes_per_dag(), by_io, by_capacity).min(1e6) as u32;
+    Ok(Calculated {
+        database_gb: most_gb,
+        mailboxes_by_io: by_io,
+        mailboxes_by_capacity: by_capacity,
+        databases,
+    })
 }
 
 /// The least number with which no database is too large and every database volume has the space, logs included, and the

@@ -39,6 +39,15 @@ pub fn doubts(users: &Users) -> Vec<String> {
     doubts
 }
 
+/// A sentence about servers that need more memory than the maker recommends.
+pub fn much_memory(users: &Users, need_gb: Option<f64>) -> Option<String> {
+    let most = formula::largest_memory_gb(users.exchange)?;
+    let fitted =
+        need_gb.filter(|&need| formula::fitted_memory_gb(need).is_none_or(|fitted| fitted > most))?;
+    let name = users.exchange.name();
+    Some(format!("{fitted:.0} GB are needed, and {most} GB are the most recommended for Exchange {name}"))
+}
+
 /// What the plan assumes of Exchange 2019 and SE, for which the maker publishes no figures.
 pub fn newer_generation(inputs: &Inputs<'_>) -> Vec<(&'static str, String)> {
     let users = inputs.users;

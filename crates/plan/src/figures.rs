@@ -1,4 +1,4 @@
-//! Figures beside the sizing table, each with its source: settings, MetaCache.
+//! Figures beside the sizing table, each with its source: mailbox, databases, memory, settings, MetaCache.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,6 +6,8 @@ use solution::Generation;
 
 use crate::inputs::Inputs;
 use crate::meta_cache::MetaCache;
+use crate::sizing::{ServerNeed, Sizing};
+use crate::{derive, formula};
 
 /// One figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
@@ -38,11 +40,83 @@ fn group<const N: usize>(group: &'static str, lines: [Line; N]) -> impl Iterator
     })
 }
 
-/// All figures, heading by heading.
-pub fn figures(inputs: &Inputs<'_>, databases: u32, cache: Option<&MetaCache>) -> Vec<Figure> {
-    let mut figures: Vec<Figure> = auto_dag(inputs, databases).collect();
+/// All figures, heading by heading. `needs` are those of the fullest server.
+pub fn figures(
+    inputs: &Inputs<'_>,
+    sizing: &Sizing,
+    needs: [&ServerNeed; 2],
+    cache: Option<&MetaCache>,
+) -> Vec<Figure> {
+    let mut figures: Vec<Figure> = mailbox(inputs).collect();
+    figures.extend(databases(inputs, sizing));
+    figures.extend(memory(needs));
+    figures.extend(auto_dag(inputs, sizing.databases));
     figures.extend(cache.into_iter().flat_map(meta_cache));
     figures
+}
+
+/// One mailbox; figures that do not follow from the file stay out.
+fn mailbox(inputs: &Inputs<'_>) -> impl Iterator<Item = Figure> {
+    let figures = &inputs.figures;
+    let (dumpster, white_space) = figures.dumpster_mb.unwrap_or_default();
+    let lines = [
+        ("dumpster_mb", "dumpster: deleted items, recovery, calendar versions", "MB", dumpster, "[MD3260]"),
+        ("white_space_mb", "white space: the mail of a day", "MB", white_space, "[MD3260]"),
+        ("cache_mb_per_mailbox", "database cache, active mailbox", "MB", figures.cache_mb, "[MD3260]"),
+        ("active_mcycles", "megacycles, active mailbox", "", figures.active_mcycles, "[blog-2013]"),
+        ("passive_mcycles", "megacycles, passive mailbox", "", figures.passive_mcycles, "[blog-2013]"),
+    ];
+    group("Mailbox", lines).filter(|figure| figure.value > 0.0)
+}
+
+/// The calculator's databases beside those of the plan. Without disks of its own a volume has no such figures.
+fn databases(inputs: &Inputs<'_>, sizing: &Sizing) -> impl Iterator<Item = Figure> {
+    let figures = derive::by_calculator(inputs).ok().map(|calculated| {
+        let recommended = inputs.largest_database_gb();
+        let lines = [
+            (
+                "volume_database_gb",
+                "largest database that the volume holds",
+                "GB",
+                calculated.database_gb,
+                "[MD3260]",
+            ),
+            ("largest_database_gb", "largest database that is allowed", "GB", recommended, "[workbooks]"),
+            (
+                "mailboxes_by_io",
+                "mailboxes of a database, by I/O",
+                "",
+                calculated.mailboxes_by_io,
+                "[workbooks]",
+            ),
+            (
+                "mailboxes_by_capacity",
+                "mailboxes of a database, by capacity",
+                "",
+                calculated.mailboxes_by_capacity,
+                "[workbooks]",
+            ),
+            (
+                "databases_by_calculator",
+                "databases needed by the calculator, logs not counted",
+                "",
+                f64::from(calculated.databases),
+                "[workbooks]",
+            ),
+            ("databases", "databases of the plan", "", f64::from(sizing.databases), "the plan"),
+        ];
+        group("Databases", lines)
+    });
+    figures.into_iter().flatten()
+}
+
+/// Memory of the fullest server, rounded to what servers are sold with.
+fn memory(needs: [&ServerNeed; 2]) -> impl Iterator<Item = Figure> {
+    let need = needs.into_iter().filter_map(|need| need.memory_gb).reduce(f64::max);
+    let fitted = need.and_then(formula::fitted_memory_gb).unwrap_or_default();
+    let line =
+        ("fitted_memory_gb", "memory of a server, in modules of one size", "GB", fitted, "sizes on sale");
+    group("Memory", [line]).filter(|figure| figure.value > 0.0)
 }
 
 /// Settings of a group that follow from the layout; groups have them from Exchange 2013 on.

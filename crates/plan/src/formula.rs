@@ -86,17 +86,26 @@ pub struct MailboxContent {
     pub calendar_versions: bool,
 }
 
+impl MailboxContent {
+    /// White space in MB: the mail of one day.
+    pub fn white_space_mb(self) -> f64 {
+        self.messages_per_day * self.message_kb / 1024.0
+    }
+
+    /// Dumpster in MB: deleted items, single item recovery, calendar versions.
+    pub fn dumpster_mb(self) -> f64 {
+        let recovery = if self.single_item_recovery { 0.012 } else { 0.0 };
+        let calendar = if self.calendar_versions { 0.03 } else { 0.0 };
+        self.quota_mb * (recovery + calendar) + self.white_space_mb() * self.deleted_item_days
+    }
+}
+
 /// Mailbox size on disk in whole MB: quota, one day of white space, deleted items, single item recovery,
 /// calendar versions.
 ///
 /// Source: the role calculator's documentation; fits MD3260 (4487.76, used as 4488).
 pub fn mailbox_mb(content: MailboxContent) -> f64 {
-    let mb_per_day = content.messages_per_day * content.message_kb / 1024.0;
-    let recovery = if content.single_item_recovery { 0.012 } else { 0.0 };
-    let calendar = if content.calendar_versions { 0.03 } else { 0.0 };
-    round_half_up(
-        content.quota_mb * (1.0 + recovery + calendar) + mb_per_day * (1.0 + content.deleted_item_days),
-    )
+    round_half_up(content.quota_mb + content.white_space_mb() + content.dumpster_mb())
 }
 
 /// Database size in GB.
@@ -181,6 +190,28 @@ pub fn memory_gb(cache_gb: f64, multi_role: bool, cores: u32, copies: f64) -> f6
     let least = 8.0 + 2.0 * ((copies / 10.0).ceil() - 1.0).clamp(0.0, 4.0);
     let client_access = if multi_role { 2.0 + 2.0 * 0.2 * f64::from(cores) } else { 0.0 };
     (4.0 * cache_gb).max(least) + client_access
+}
+
+/// The memory that a server is fitted with for this need in GB: modules of one size, 6, 8, 12 or 16 of them.
+///
+/// Source: the sizes that servers are sold with; `None` above the largest.
+pub fn fitted_memory_gb(need_gb: f64) -> Option<f64> {
+    const SIZES: [f64; 14] =
+        [8.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 768.0, 1024.0];
+    SIZES.into_iter().find(|&size| size >= need_gb)
+}
+
+/// Most memory in GB that the maker recommends for a server.
+///
+/// Source: Exchange Team Blog ("How big is too big?") for 2013, its update for 2016, the Preferred Architecture for
+/// 2019 and SE.
+pub fn largest_memory_gb(generation: Generation) -> Option<f64> {
+    match generation {
+        Generation::E2003 | Generation::E2007 | Generation::E2010 => None,
+        Generation::E2013 => Some(96.0),
+        Generation::E2016 => Some(192.0),
+        Generation::E2019 | Generation::Se => Some(256.0),
+    }
 }
 
 /// Processor megacycles of one active mailbox. Client access on the same server adds 37.5 % (0.0584375 per message).

@@ -68,6 +68,8 @@ pub struct Figures {
     pub logs_per_day: f64,
     /// Mailbox size on disk in MB.
     pub mailbox_mb: f64,
+    /// Dumpster and white space of a mailbox in MB, where the size of the mailbox follows from its content.
+    pub dumpster_mb: Option<(f64, f64)>,
     /// Days of logs that a volume holds.
     pub log_days: f64,
     /// Cache per active mailbox in MB.
@@ -112,6 +114,10 @@ impl Figures {
                 .logs_per_mailbox_day
                 .unwrap_or(formula::user_logs_per_day(messages, users.message_kb)),
             mailbox_mb: users.mailbox_mb.unwrap_or(formula::mailbox_mb(content)),
+            dumpster_mb: users
+                .mailbox_mb
+                .is_none()
+                .then(|| (content.dumpster_mb(), content.white_space_mb())),
             log_days: formula::log_days(tolerance_days, lag_days, kept.lag_log_rule),
             cache_mb: users.cache_mb_per_mailbox.unwrap_or(formula::cache_mb_per_mailbox(messages)),
             active_mcycles: users

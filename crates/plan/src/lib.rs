@@ -101,7 +101,7 @@ pub struct Plan {
     pub bound: Bound,
     /// Need of the fullest server by the layout (the sizing table has it by the bound).
     pub server_by_layout: ServerNeed,
-    /// Figures beside the sizing table: settings, MetaCache.
+    /// Figures beside the sizing table: mailbox, databases, memory, settings, MetaCache.
     pub figures: Vec<Figure>,
     /// Use of the storage.
     pub storage: Storage,
@@ -189,7 +189,7 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
         copies: inputs.copies(),
         servers: servers(&inputs),
         targets: target::targets(&inputs, &sizing, &bound, &failures, tested),
-        figures: figures::figures(&inputs, databases, cache.as_ref()),
+        figures: figures::figures(&inputs, &sizing, needs, cache.as_ref()),
         growth: growth::growth(&inputs, &sizing, &storage),
         sizing,
         bound,

@@ -275,15 +275,19 @@ fn space_rows(inputs: &Inputs<'_>, levels: &Levels, need: &Quantities) -> Vec<Ro
 fn load_rows(inputs: &Inputs<'_>, levels: &Levels, need: &Quantities) -> Vec<Row> {
     let server_iops = need.iops * levels.copies_per_server() + inputs.users.extra_iops_per_server;
     let log_iops = need.log_writes * (1.0 + formula::LOG_READS_PER_WRITE);
+    let share = inputs.figures.read_share;
+    let log_writes = need.log_writes * levels.copies_per_server();
+    let each_server = |key, label, of_database, of_server| Row {
+        per_database: Some(of_database),
+        ..levels.each_server(key, label, "/s", of_server)
+    };
     let mut rows = vec![
-        Row {
-            per_database: Some(need.iops),
-            ..levels.each_server("database_iops", "Database I/O", "/s", server_iops)
-        },
-        Row {
-            per_database: Some(log_iops),
-            ..levels.each_server("log_iops", "Log I/O", "/s", need.server_log_iops)
-        },
+        each_server("database_iops", "Database I/O", need.iops, server_iops),
+        each_server("database_reads", "... reads", need.iops * share, server_iops * share),
+        each_server("database_writes", "... writes", need.iops * (1.0 - share), server_iops * (1.0 - share)),
+        each_server("log_iops", "Log I/O", log_iops, need.server_log_iops),
+        each_server("log_writes", "... writes", need.log_writes, log_writes),
+        each_server("log_reads", "... reads", log_iops - need.log_writes, need.server_log_iops - log_writes),
         levels.each_copy(
             "maintenance_mb_per_s",
             "Background maintenance",

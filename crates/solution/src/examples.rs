@@ -29,6 +29,6 @@ pub const EXAMPLES: [Example; 8] = [
     example!("emc-cx3-20c-500", "published: 500 mailboxes on EMC CLARiiON CX3-20c"),
     example!("lenovo-hx7510-30000", "published: 30,000 mailboxes on Lenovo ThinkAgile HX7510"),
     example!("nimble-cs700-100000", "published: 100,000 mailboxes on Nimble Storage CS700"),
-    example!("exchange-se-golden", "Exchange SE by the Preferred Architecture: 10,000 mailboxes, 8 servers"),
+    example!("exchange-se-golden", "Exchange SE by the Preferred Architecture: 8,000 mailboxes, 8 servers"),
     example!("catalogue", "disks and servers for `plan --search`; no solution"),
 ];

@@ -3,6 +3,7 @@
 mod architecture;
 mod claims;
 mod export;
+mod figures;
 mod published;
 mod rules;
 mod search;
