@@ -46,7 +46,7 @@ pub use figures::Figure;
 pub use growth::Block;
 pub use layout::{CopyPlace, DatabasePlace, Layout};
 pub use sizing::{Row, ServerNeed, Sizing};
-pub use storage::{Binding, EnclosureUse, Ratios, Storage, Use};
+pub use storage::{Binding, EnclosureUse, RaidChoice, Ratios, Storage, Use};
 pub use target::{Edit, Target, Targets, write_targets};
 pub use view::{html, terminal};
 
@@ -68,6 +68,10 @@ pub struct Server {
     pub site: String,
     /// Enclosure that it shares with others.
     pub enclosure: Option<String>,
+    /// `MaximumActiveDatabases` of the server in Exchange.
+    pub maximum_active_databases: u32,
+    /// `MaximumPreferredActiveDatabases` of the server in Exchange.
+    pub maximum_preferred_active_databases: u32,
 }
 
 /// Everything the planner finds out about a solution.
@@ -105,6 +109,8 @@ pub struct Plan {
     pub figures: Vec<Figure>,
     /// Use of the storage.
     pub storage: Storage,
+    /// The disks of a server under each RAID level; none where the file names no disk for databases.
+    pub raid: Vec<RaidChoice>,
     /// Growth in blocks of this solution; empty when the file does not ask.
     pub growth: Vec<Block>,
     /// The targets of the tests.
@@ -135,14 +141,7 @@ impl Plan {
 pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
     let inputs = Inputs::of(solution)?;
     let listed = layout::listed(&inputs);
-    let (databases, derived) = match (&listed, solution.databases) {
-        (Some(layout), _) => (layout.databases.len() as u32, None),
-        (None, Some(databases)) => (databases, None),
-        (None, None) => {
-            let derived = derive::databases(&inputs)?;
-            (derived.databases, Some(derived.reason))
-        }
-    };
+    let (databases, derived) = number_of_databases(&inputs, listed.as_ref())?;
     let layout = listed.unwrap_or_else(|| layout::generate(&inputs, databases));
     let bound = bound::bound(&inputs, databases);
     let sizing = sizing::size(&inputs, databases, &bound);
@@ -176,7 +175,7 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
         derived,
     });
     checks.extend(architecture::check(&architecture));
-    Ok(Plan {
+    let mut plan = Plan {
         schema_version: PLAN_SCHEMA,
         solution: solution.name.clone(),
         passed: checks.iter().all(|check| check.outcome != Outcome::Fail),
@@ -190,6 +189,7 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
         servers: servers(&inputs),
         targets: target::targets(&inputs, &sizing, &bound, &failures, tested),
         figures: figures::figures(&inputs, &sizing, needs, cache.as_ref()),
+        raid: storage::choices(&inputs, &sizing),
         growth: growth::growth(&inputs, &sizing, &storage),
         sizing,
         bound,
@@ -199,15 +199,33 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
         architecture,
         failures,
         layout,
-    })
+    };
+    for (index, limits) in active_limits(solution, &plan).into_iter().enumerate() {
+        plan.servers[index].maximum_active_databases = limits.maximum;
+        plan.servers[index].maximum_preferred_active_databases = limits.preferred;
+    }
+    Ok(plan)
 }
 
-/// The servers of a group with the names of where they stand.
+/// Databases of a group, and why there are so many where neither the layout nor the file says it.
+fn number_of_databases(inputs: &Inputs<'_>, listed: Option<&Layout>) -> Result<(u32, Option<String>)> {
+    if let Some(layout) = listed {
+        return Ok((layout.databases.len() as u32, None));
+    }
+    match inputs.solution.databases {
+        Some(databases) => Ok((databases, None)),
+        None => derive::databases(inputs).map(|derived| (derived.databases, Some(derived.reason))),
+    }
+}
+
+/// The servers of a group with the names of where they stand; their limits follow from the whole plan.
 fn servers(inputs: &Inputs<'_>) -> Vec<Server> {
     let named = inputs.servers.iter().map(|server| Server {
         name: server.name.clone(),
         site: inputs.sites[server.site].name.clone(),
         enclosure: server.enclosure.map(|enclosure| inputs.enclosures[enclosure].clone()),
+        maximum_active_databases: 0,
+        maximum_preferred_active_databases: 0,
     });
     named.collect()
 }

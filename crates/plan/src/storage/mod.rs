@@ -2,10 +2,12 @@
 
 mod disks;
 mod fit;
+mod raid;
 mod ratios;
 
 pub use disks::DiskSet;
 pub use fit::fit;
+pub use raid::{RaidChoice, choices};
 
 use results::figures::{counted, number};
 use schemars::JsonSchema;

@@ -7,7 +7,7 @@ use results::figures::{counted, number};
 use crate::check::Outcome;
 use crate::formula::round_half_up;
 use crate::view::html::bound_of;
-use crate::{Block, Plan, Ratios, Use};
+use crate::{Block, Plan, Ratios, Server, Use};
 
 /// Rows of the layout that are shown; the rest is in the JSON and the HTML.
 const LAYOUT_ROWS: usize = 16;
@@ -145,7 +145,32 @@ fn storage(out: &mut String, plan: &Plan) -> Written {
     if let Some(ratios) = &plan.storage.ratios {
         self::ratios(out, ratios)?;
     }
-    plan.growth.iter().try_for_each(|block| growth(out, block))
+    plan.growth.iter().try_for_each(|block| growth(out, block))?;
+    raid(out, plan)
+}
+
+/// The disks of a server under each RAID level.
+fn raid(out: &mut String, plan: &Plan) -> Written {
+    let Some(first) = plan.raid.first() else { return Ok(()) };
+    title(out, &format!("Disks of a server for its databases, by RAID level ({})", fit(&first.disk, 40)))?;
+    writeln!(
+        out,
+        "{:<20}{:>16}{:>10}{:>22}{:>14}",
+        "", "back-end I/O", "by I/O", "... while rebuilding", "by capacity"
+    )?;
+    let disks = |disks: Option<u32>| disks.map_or("?".to_owned(), |disks| whole(disks.into()));
+    for one in &plan.raid {
+        writeln!(
+            out,
+            "{:<20}{:>16}{:>10}{:>22}{:>14}",
+            one.raid,
+            whole(round_half_up(one.back_end_iops)),
+            disks(one.disks_by_iops),
+            disks(one.disks_by_iops_rebuilding),
+            disks(Some(one.disks_by_capacity)),
+        )?;
+    }
+    Ok(())
 }
 
 fn ratios(out: &mut String, ratios: &Ratios) -> Written {
@@ -231,7 +256,16 @@ fn layout(out: &mut String, plan: &Plan) -> Written {
     }
     let names: Vec<String> =
         plan.servers.iter().enumerate().map(|(i, server)| format!("{} {}", i + 1, server.name)).collect();
-    wrapped(out, &format!("Servers: {}", names.join(", ")))
+    wrapped(out, &format!("Servers: {}", names.join(", ")))?;
+    let limits =
+        |server: &Server| (server.maximum_active_databases, server.maximum_preferred_active_databases);
+    for alike in plan.servers.chunk_by(|a, b| limits(a) == limits(b)) {
+        let names: Vec<&str> = alike.iter().map(|server| server.name.as_str()).collect();
+        let (most, preferred) = limits(&alike[0]);
+        let settings = format!("MaximumActiveDatabases {most}, MaximumPreferredActiveDatabases {preferred}");
+        wrapped(out, &format!("{settings}: {}", names.join(", ")))?;
+    }
+    Ok(())
 }
 
 fn failures(out: &mut String, plan: &Plan) -> Written {

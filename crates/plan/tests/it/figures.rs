@@ -91,3 +91,46 @@ fn memory_is_rounded_to_modules_and_noted_above_the_most_that_is_recommended() {
     assert_eq!(of("2016", "32"), (256.0, true));
     assert_eq!(of("se", "32"), (256.0, false));
 }
+
+/// 452.25 I/O per second with 60 % reads need 452.25 x (0.6 + 0.4 p) of the disks; 24,844.83 GB need 7 disks of
+/// 3,725.29 GB. Mirrors keep 65 % of their I/O while a disk is rebuilt, parity half.
+#[test]
+fn disks_of_each_raid_level_are_those_computed_by_hand() {
+    let plan = planned(MD3260, &[]);
+    let found: Vec<_> = plan
+        .raid
+        .iter()
+        .map(|one| {
+            let back_end = (one.back_end_iops * 100.0).round() / 100.0;
+            (one.raid, back_end, one.disks_by_iops, one.disks_by_iops_rebuilding, one.disks_by_capacity)
+        })
+        .collect();
+    let wanted = [
+        ("RAID 0", 452.25, Some(8), Some(8), 7),
+        ("RAID 1", 633.15, Some(12), Some(18), 14),
+        ("RAID 10", 633.15, Some(12), Some(18), 14),
+        ("RAID 5", 994.95, Some(18), Some(35), 8),
+        ("RAID 6", 1356.75, Some(24), Some(48), 9),
+    ];
+    assert_eq!(found, wanted);
+    let (terminal, page) = (plan::terminal(&plan), plan::html(&plan));
+    for (level, ..) in wanted {
+        assert!(
+            terminal.contains(&format!("\n{level} ")) && page.contains(&format!("<td>{level}</td>")),
+            "{level}"
+        );
+    }
+}
+
+#[test]
+fn limits_of_active_databases_stand_in_every_view_as_they_are_exported() {
+    let solution = Solution::parse(R740XD, "t.toml").expect("it is shipped");
+    let plan = planned(R740XD, &[]);
+    for (server, limits) in plan.servers.iter().zip(plan::active_limits(&solution, &plan)) {
+        assert_eq!(server.maximum_active_databases, limits.maximum);
+        assert_eq!(server.maximum_preferred_active_databases, limits.preferred);
+    }
+    let line = "MaximumActiveDatabases 56, MaximumPreferredActiveDatabases";
+    assert!(plan::terminal(&plan).contains(line), "{}", plan::terminal(&plan));
+    assert!(plan::html(&plan).contains("<th>MaximumPreferredActiveDatabases</th>"));
+}
