@@ -47,7 +47,7 @@ soak:
 	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p simulation --locked --test it drill_seeds:: -- --nocapture
 	PROOFLOAD_SCENARIOS=200 $(CARGO) test --release -p proofload --all-features --locked --test fleet scenarios:: -- --nocapture
 	PROOFLOAD_FUZZ_SECONDS=3600 $(CARGO) test --release -p edb -p review -p proofload --locked \
-	  --test it --test commands -- fuzz:: import:: damaged_runs:: any_numbers:: --nocapture
+	  --test it --test commands -- fuzz:: import:: import_counters:: import_fio:: import_group:: damaged_runs:: any_numbers:: --nocapture
 	PROOFLOAD_HOURS=24 $(CARGO) test --release -p campaign --locked --test it ageing:: -- --nocapture
 	PROOFLOAD_FULL_LENGTH=1 $(CARGO) test --release -p proofload --locked --test commands simulated_grades::an_honest -- --nocapture
 	PROOFLOAD_MATRIX=1 $(CARGO) test --release -p proofload --locked --test commands claim_matrix:: -- --nocapture

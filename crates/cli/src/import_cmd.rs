@@ -5,16 +5,22 @@ use std::path::{Path, PathBuf};
 use evidence::report::counted;
 use evidence::{RunStore, folder};
 use results::Recorder;
+use review::import::counters::{self, Profile};
 use review::import::{About, Foreign, gather, group, parse, rows};
 use review::{Evidence, Source, answers};
 
 use crate::failure::{Failure, Status};
 use crate::inputs;
+use crate::output::printable;
 use crate::stdout::{json, write_file};
+
+/// Name of the file with what performance counters say of the users.
+const PROFILE: &str = "profile.toml";
 
 /// Imports reports and configurations of Jetstress, and published papers.
 ///
 /// Reports are HTML, papers are text or published figures (.toml). A configuration is XML and becomes a solution file.
+/// Performance counters are CSV (`relog -f csv`, `typeperf`) and become the profile of a solution file.
 /// A folder holds the CSV files of a group that the role requirements calculator exports; they become a solution file.
 #[derive(clap::Args)]
 pub struct ImportArguments {
@@ -24,6 +30,9 @@ pub struct ImportArguments {
     /// Folder to make: run.db with its reports, evidence.toml with the figures as printed, solution.toml.
     #[arg(long, value_name = "RUN")]
     out: PathBuf,
+    /// Active mailboxes of the databases in performance counters.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    mailboxes: Option<u64>,
     /// Title of the solution; otherwise that of the published figures, or the name of the first file.
     #[arg(long)]
     title: Option<String>,
@@ -39,6 +48,7 @@ pub fn run(arguments: &ImportArguments) -> Result<Status, Failure> {
         return Err(Failure::wrong_input(message).help("name a folder that does not exist yet"));
     }
     let (mut tests, mut solution, mut printed) = (Vec::new(), String::new(), None::<Evidence>);
+    let mut logs = Vec::new();
     for file in &arguments.files {
         if file.extension().is_some_and(|extension| extension == "toml") {
             match inputs::evidence(file)? {
@@ -49,6 +59,7 @@ pub fn run(arguments: &ImportArguments) -> Result<Status, Failure> {
         }
         match read(file)? {
             Foreign::Reports(found) => tests.extend(found),
+            Foreign::Counters(bytes) => logs.push((file.display().to_string(), bytes)),
             Foreign::Solution(text) if solution.is_empty() => solution = text,
             Foreign::Solution(_) => {
                 let message = format!("{} is a second configuration; a run has one", file.display());
@@ -56,6 +67,7 @@ pub fn run(arguments: &ImportArguments) -> Result<Status, Failure> {
             }
         }
     }
+    let users = profile(&logs, arguments.mailboxes)?;
     let first =
         arguments.files.first().and_then(|file| file.file_stem()).unwrap_or_default().to_string_lossy();
     let published = printed.as_ref().map(|evidence| evidence.solution.title.clone());
@@ -69,11 +81,16 @@ pub fn run(arguments: &ImportArguments) -> Result<Status, Failure> {
         None if tests.is_empty() => None,
         None => Some(gather(&title, tests)),
     };
-    let files = ["solution.toml", review::PRINTED, "run.db", "report.html", "report.json", "junit.xml"];
+    let files =
+        ["solution.toml", PROFILE, review::PRINTED, "run.db", "report.html", "report.json", "junit.xml"];
     let _claim = folder::take(&arguments.out, &title, &files.map(str::to_owned))
         .map_err(|error| Failure::could_not_run("cannot make the folder").because(error))?;
     if !solution.is_empty() {
         write_file(&arguments.out.join("solution.toml"), &solution)?;
+    }
+    if let Some(users) = users {
+        write_file(&arguments.out.join(PROFILE), &users.text)?;
+        users.warnings.iter().for_each(|warning| say!("note: {}", printable(warning)));
     }
     let tests = evidence.as_ref().map_or(0, |evidence| evidence.test.len() as u64);
     if let Some(evidence) = evidence {
@@ -100,7 +117,19 @@ fn read(file: &Path) -> Result<Foreign, Failure> {
     parse(&bytes).map_err(|error| {
         Failure::wrong_input(format!("cannot import {name}"))
             .because(error)
-            .help("it takes HTML reports and XML configurations of Jetstress, and papers as plain text")
+            .help("it takes HTML reports and XML configurations of Jetstress, papers as plain text, and counters as CSV")
+    })
+}
+
+/// What logs of performance counters say of the users.
+fn profile(logs: &[(String, Vec<u8>)], mailboxes: Option<u64>) -> Result<Option<Profile>, Failure> {
+    if logs.is_empty() {
+        return Ok(None);
+    }
+    counters::profile(logs, mailboxes).map(Some).map_err(|error| {
+        Failure::wrong_input("cannot make a profile of the counters")
+            .because(format!("\n{error}"))
+            .help("docs/howto/counters.md has the command that collects them")
     })
 }
 

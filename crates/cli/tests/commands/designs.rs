@@ -136,3 +136,35 @@ fn import_takes_the_folder_of_an_exported_group() {
     assert_eq!(status, 2, "{stderr}");
     assert!(stderr.contains("DAGInfo.csv:2: a quote opens here"), "{stderr}");
 }
+
+#[test]
+fn profile_of_performance_counters_is_planned_with() {
+    let path = |counter| {
+        format!(
+            r#""\\S1\MSExchange Database ==> Instances(Information Store - DB1/_Total)\I/O Database {counter} (Attached)/sec""#
+        )
+    };
+    let mut log = format!("\"(PDH-CSV 4.0)\",{},{}\r\n", path("Reads"), path("Writes"));
+    for minute in 0..=120 {
+        let (hour, minute) = (9 + minute / 60, minute % 60);
+        log += &format!("\"11/02/2026 {hour:02}:{minute:02}:00.000\",\"180\",\"60\"\r\n");
+    }
+    let folder = folder_with("s1.csv", &log);
+    let (status, _, stderr) =
+        output(folder.path(), &["import", "s1.csv", "--mailboxes", "1200", "--out", "counters"]);
+    assert_eq!(status, 0, "{stderr}");
+    assert!(stderr.contains("note: no day has log counts for 23 hours"), "{stderr}");
+    let profile = std::fs::read_to_string(folder.path().join("counters/profile.toml")).expect("it is there");
+    let keys: Vec<&str> = profile
+        .lines()
+        .filter(|line| line.contains(" = ") && !line.starts_with(['#']) && !line.starts_with("mailboxes"))
+        .collect();
+    let design =
+        DESIGN.replace("messages_per_day = 100", &format!("messages_per_day = 100\n{}", keys.join("\n")));
+    std::fs::write(folder.path().join("d.toml"), design).expect("writable");
+    let (_, stdout, stderr) = output(folder.path(), &["plan", "d.toml"]);
+    assert!(
+        stdout.contains("0.2000 I/O per second and mailbox (0.2400 with headroom)"),
+        "{keys:?} {stdout}{stderr}"
+    );
+}

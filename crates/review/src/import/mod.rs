@@ -6,8 +6,10 @@
 //! 2. A document that was cut off is refused, not half imported.
 
 pub mod config;
+pub mod counters;
 mod document;
 mod fields;
+mod fio;
 pub mod group;
 mod judged;
 mod report;
@@ -47,12 +49,18 @@ pub enum ImportError {
     /// Larger than anything that was ever written.
     #[error("it is larger than {} MiB", MOST_BYTES >> 20)]
     TooLarge,
+    /// It is no result of fio.
+    #[error("it is no whole result of fio: {0}")]
+    Fio(String),
     /// The configuration is not XML.
     #[error("it is no XML: {0}")]
     Xml(String),
     /// The configuration is of something else.
     #[error("it is no configuration of the load generator: {0}")]
     Config(String),
+    /// Counter logs are too short.
+    #[error("no hour has reads and writes of a database for most of its time")]
+    NoHour,
     /// Tables are damaged or contradict each other.
     #[error("{}", told(.0))]
     Tables(Vec<Reason>),
@@ -71,14 +79,22 @@ pub enum Foreign {
     Reports(Vec<TestFigures>),
     /// A configuration: the text of a solution file.
     Solution(String),
+    /// A log of performance counters, as it is: several make one profile.
+    Counters(Vec<u8>),
 }
 
 /// Reads a foreign file of any kind.
 pub fn parse(bytes: &[u8]) -> Result<Foreign, ImportError> {
+    if counters::is_counters(bytes) {
+        return Ok(Foreign::Counters(bytes.to_owned()));
+    }
     if bytes.len() > MOST_BYTES {
         return Err(ImportError::TooLarge);
     }
     let text = decode(bytes)?;
+    if fio::is_fio(&text) {
+        return fio::test(&text).map(|test| Foreign::Reports(vec![test]));
+    }
     let start = text.trim_start().to_ascii_lowercase();
     if start.starts_with("<!doctype html") || start.starts_with("<html") {
         return html_reports(&text).map(Foreign::Reports);

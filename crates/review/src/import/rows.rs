@@ -62,13 +62,15 @@ pub fn rows(evidence: &Evidence, about: &About) -> Vec<Row> {
 }
 
 fn run_row(evidence: &Evidence, about: &About, origin_s: i64) -> Run {
-    let version = evidence.test.iter().map(|test| test.jetstress_version.as_str()).find(|v| !v.is_empty());
+    let known = |of: fn(&TestFigures) -> &str| evidence.test.iter().map(of).find(|text| !text.is_empty());
+    let jetstress = known(|test| &test.jetstress_version).unwrap_or("of unknown version");
+    let generator = known(|test| &test.generator).map(str::to_owned);
     Run {
         id: about.id.clone(),
         solution: evidence.solution.title.clone(),
         solution_text: about.solution_text.clone(),
         started_unix_ms: u64::try_from(origin_s).unwrap_or(0) * 1_000,
-        tool_version: format!("Jetstress {}", version.unwrap_or("of unknown version")),
+        tool_version: generator.unwrap_or_else(|| format!("Jetstress {jetstress}")),
         world: WorldKind::Real,
         world_detail: format!("imported from {}", about.source),
         seed: 0,

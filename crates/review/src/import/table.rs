@@ -3,6 +3,8 @@
 //! Fields may be in quotes, with commas and line ends in them. Space around fields without quotes does not count.
 
 use std::fmt;
+use std::iter::Peekable;
+use std::str::Chars;
 
 /// What is wrong with a file, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,43 +35,59 @@ pub struct Row {
     pub fields: Vec<String>,
 }
 
-/// Rows of a text, empty lines left out.
-///
-/// # Errors
-/// The line where a quote opens that nothing closes.
-pub fn rows(text: &str, separator: char) -> Result<Vec<Row>, usize> {
-    let mut rows = Vec::new();
-    let mut row = Row { line: 1, fields: Vec::new() };
-    let (mut field, mut line) = (Field::default(), 1);
-    // Line at which an open quote began.
-    let mut quote = None;
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match (c, quote) {
-            ('"', Some(_)) if chars.peek() == Some(&'"') => field.text.extend(chars.next()),
-            ('"', Some(_)) => quote = None,
-            (c, Some(_)) => field.text.push(c),
-            ('"', None) if field.text.trim().is_empty() => {
-                field = Field { text: String::new(), is_quoted: true };
-                quote = Some(line);
+/// The rows of a text one by one, empty lines left out. Where a quote opens that nothing closes, the last item is the
+/// line of the quote.
+pub fn rows(text: &str, separator: char) -> Rows<'_> {
+    Rows { chars: text.chars().peekable(), separator, line: 1 }
+}
+
+/// Iterator of [`rows`].
+pub struct Rows<'a> {
+    chars: Peekable<Chars<'a>>,
+    separator: char,
+    line: usize,
+}
+
+impl Iterator for Rows<'_> {
+    type Item = Result<Row, usize>;
+
+    fn next(&mut self) -> Option<Result<Row, usize>> {
+        loop {
+            self.chars.peek()?;
+            match self.row() {
+                Ok(row) if row.fields == [""] => {}
+                found => return Some(found),
             }
-            (c, None) if c == separator => row.fields.push(std::mem::take(&mut field).whole()),
-            ('\n', None) => {
-                row.fields.push(std::mem::take(&mut field).whole());
-                let whole = std::mem::replace(&mut row, Row { line: line + 1, fields: Vec::new() });
-                rows.extend(Some(whole).filter(|row| row.fields != [""]));
-            }
-            (c, None) if field.is_quoted && c.is_whitespace() => {}
-            (c, None) => field.text.push(c),
         }
-        line += usize::from(c == '\n');
     }
-    if let Some(line) = quote {
-        return Err(line);
+}
+
+impl Rows<'_> {
+    fn row(&mut self) -> Result<Row, usize> {
+        let mut row = Row { line: self.line, fields: Vec::new() };
+        let mut field = Field::default();
+        // Line at which an open quote began.
+        let mut quote = None;
+        while let Some(c) = self.chars.next() {
+            let line = self.line;
+            self.line += usize::from(c == '\n');
+            match (c, quote) {
+                ('"', Some(_)) if self.chars.peek() == Some(&'"') => field.text.extend(self.chars.next()),
+                ('"', Some(_)) => quote = None,
+                (c, Some(_)) => field.text.push(c),
+                ('"', None) if field.text.trim().is_empty() => {
+                    field = Field { text: String::new(), is_quoted: true };
+                    quote = Some(line);
+                }
+                (c, None) if c == self.separator => row.fields.push(std::mem::take(&mut field).whole()),
+                ('\n', None) => break,
+                (c, None) if field.is_quoted && c.is_whitespace() => {}
+                (c, None) => field.text.push(c),
+            }
+        }
+        row.fields.push(field.whole());
+        quote.map_or(Ok(row), Err)
     }
-    row.fields.push(field.whole());
-    rows.extend(Some(row).filter(|row| row.fields != [""]));
-    Ok(rows)
 }
 
 #[derive(Default)]
@@ -91,10 +109,10 @@ mod tests {
     #[test]
     fn quotes_hold_separators_and_lines_and_rows_know_where_they_begin() {
         let text = "a, b\r\n\"x,\"\"y\n z\" ,2\n\n  3,\" \"\n";
-        let found = rows(text, ',').expect("a table");
+        let found: Vec<Row> = rows(text, ',').collect::<Result<_, _>>().expect("a table");
         let fields: Vec<(usize, Vec<&str>)> =
             found.iter().map(|row| (row.line, row.fields.iter().map(String::as_str).collect())).collect();
         assert_eq!(fields, [(1, vec!["a", "b"]), (2, vec!["x,\"y\n z", "2"]), (5, vec!["3", " "])]);
-        assert_eq!(rows("a\n\"b\nc", ','), Err(2));
+        assert_eq!(rows("a\n\"b\nc", ',').last(), Some(Err(2)));
     }
 }

@@ -67,11 +67,11 @@ pub fn summary(subject: &Subject<'_>) -> Section {
             ]
         })
         .collect();
-    let per_log: Vec<f64> =
-        tests(subject).flat_map(|(_, test)| &test.recoveries).filter_map(|row| row.s_per_log).collect();
-    if !per_log.is_empty() {
-        let mean = per_log.iter().sum::<f64>() / per_log.len() as f64;
-        replays.push(["all", "mean of the instances", "", "", &number(mean, 3)].map(str::to_owned).to_vec());
+    let rows = || tests(subject).flat_map(|(_, test)| &test.recoveries);
+    let (logs, elapsed_s) = rows().fold((0, 0.0), |(logs, s), row| (logs + row.logs, s + row.elapsed_s));
+    if logs > 0 {
+        let per_log = number(elapsed_s / logs as f64, 3);
+        replays.push(vec!["all".into(), String::new(), logs.to_string(), duration(elapsed_s), per_log]);
     }
     if !replays.is_empty() {
         section.heading(subject.title("Log replay"));

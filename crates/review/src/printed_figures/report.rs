@@ -22,6 +22,8 @@ printed! {
         result: String,
         /// Version of the load generator.
         jetstress_version: String,
+        /// Name and version of another load generator.
+        generator: String,
         /// Version of the engine.
         ese_version: String,
         /// Operating system.

@@ -171,3 +171,19 @@ fn files_as_the_calculator_writes_them_are_read() {
     assert_eq!(solution.copies.per_site, [2]);
     assert_eq!(plan.layout.databases[1].copies.iter().map(|copy| copy.server).collect::<Vec<_>>(), [1, 0]);
 }
+
+#[test]
+fn damaged_files_of_a_group_never_panic() {
+    let files = exported(&small("s"));
+    let seeds: Vec<Vec<u8>> = files.iter().take(4).map(|(_, bytes)| bytes.clone()).collect();
+    testkit::fuzz("group", &seeds, |bytes| {
+        for damaged in 0..4 {
+            let mut files = files[..4].to_vec();
+            files[damaged].1 = bytes.to_owned();
+            match group(&files) {
+                Ok(text) => drop(Solution::parse(&text, "solution")),
+                Err(error) => assert!(!error.to_string().is_empty()),
+            }
+        }
+    });
+}

@@ -5,6 +5,8 @@ mod compare_pairs;
 mod damaged_runs;
 mod forgeries;
 mod import;
+mod import_counters;
+mod import_fio;
 mod import_group;
 mod lint_grades;
 mod lint_planted;

@@ -31,7 +31,7 @@ pub struct Cells<'a> {
 impl Sheet {
     /// The file's table; none where it is none. The columns in `needed` must be there.
     pub fn read(file: &str, text: &str, needed: &[&str], reasons: &mut Reasons) -> Option<Sheet> {
-        let mut rows = match rows(text, ',') {
+        let mut rows = match rows(text, ',').collect::<Result<Vec<_>, _>>() {
             Ok(rows) if !rows.is_empty() => rows.into_iter(),
             Ok(_) => {
                 reasons.add(file, None, "it is empty".into());
@@ -125,7 +125,7 @@ impl<'a> Cells<'a> {
         if text.trim().is_empty() {
             return Vec::new();
         }
-        match rows(&text.replace('\n', "\u{0}"), ',') {
+        match rows(&text.replace('\n', "\u{0}"), ',').collect::<Result<Vec<_>, _>>() {
             Ok(list) if list.len() == 1 => {
                 list[0].fields.iter().map(|name| name.replace('\u{0}', "\n")).collect()
             }

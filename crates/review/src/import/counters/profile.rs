@@ -1,0 +1,291 @@
+//! What the counters say of the users: the tables of a solution file, with what they do not say.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::super::config::comment;
+use super::columns::{Figure, Subject};
+use super::log::{Hour, Logs, Queue, Series};
+
+/// Share of an hour that must have samples.
+const COVERED: f64 = 0.8;
+/// Hours of a day that must have log counts.
+const HOURS_OF_A_DAY: usize = 23;
+/// Rate times latency and the queue agree within this factor.
+const AGREES: f64 = 1.5;
+/// Queues below this are too short to tell.
+const SHORT_QUEUE: f64 = 0.1;
+/// Samples that a contradiction needs.
+const MANY: u32 = 30;
+
+/// The part of a solution file, and what a reader should know first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profile {
+    /// `[profile]` with comments.
+    pub text: String,
+    /// What limits its figures, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Database I/O of an hour.
+#[derive(Debug, Clone, Copy, Default)]
+struct Load {
+    reads: f64,
+    writes: f64,
+    log_writes: f64,
+    logs: Option<f64>,
+    covered: f64,
+}
+
+impl Load {
+    fn io(self) -> f64 {
+        self.reads + self.writes
+    }
+
+    /// Of one database on one more server.
+    fn add(&mut self, hour: &Hour) {
+        let mean = |figure| hour.mean(figure).unwrap_or(0.0);
+        self.reads += mean(Figure::Reads);
+        self.writes += mean(Figure::Writes);
+        self.log_writes += mean(Figure::LogWrites);
+        self.logs = hour.logs().map(|logs| logs + self.logs.unwrap_or(0.0)).or(self.logs);
+        self.covered = self.covered.max(hour.covered(Figure::Reads).min(hour.covered(Figure::Writes)));
+    }
+}
+
+/// Hours of each database, over all servers that have a copy.
+type Databases<'a> = BTreeMap<&'a str, BTreeMap<i64, Load>>;
+
+/// Makes the profile; `mailboxes` are those of the databases in the logs. None where no log has reads and writes of a
+/// database for most of an hour.
+pub fn profile(logs: &Logs, mailboxes: Option<u64>) -> Option<Profile> {
+    let databases = databases(logs);
+    let mut warnings = warnings(logs);
+    let peak = peak_hour(&databases, &mut warnings)?;
+    let at_peak: Vec<(&str, Load)> = databases
+        .iter()
+        .map(|(name, hours)| (*name, hours.get(&peak).copied().unwrap_or_default()))
+        .collect();
+    let total = sum(at_peak.iter().map(|(_, load)| *load));
+    let day = busiest_day(&databases);
+    if day.is_none() {
+        warnings
+            .push(format!("no day has log counts for {HOURS_OF_A_DAY} hours, so logs per day are not known"));
+    }
+    let mut text = String::from("# Made of performance counters.\n");
+    for warning in &warnings {
+        let _ = writeln!(text, "# Note: {}.", comment(warning));
+    }
+    head(&mut text, logs, peak, total);
+    text += "\n[profile]\n";
+    figures(&mut text, total, day, mailboxes);
+    distribution(&mut text, &at_peak);
+    hours_of_day(&mut text, &databases, peak.div_euclid(24));
+    Some(Profile { text, warnings })
+}
+
+fn databases(logs: &Logs) -> Databases<'_> {
+    let mut databases = Databases::new();
+    for (subject, series) in &logs.series {
+        if let Subject::Database { name, .. } = subject {
+            let hours = databases.entry(name).or_default();
+            for (hour, sums) in &series.hours {
+                hours.entry(*hour).or_default().add(sums);
+            }
+        }
+    }
+    databases
+}
+
+fn sum(loads: impl Iterator<Item = Load>) -> Load {
+    loads.fold(Load::default(), |sum, load| Load {
+        reads: sum.reads + load.reads,
+        writes: sum.writes + load.writes,
+        log_writes: sum.log_writes + load.log_writes,
+        logs: load.logs.map(|logs| logs + sum.logs.unwrap_or(0.0)).or(sum.logs),
+        covered: 0.0,
+    })
+}
+
+/// The hour with the most I/O among those that every database has samples of; else among those that one has.
+fn peak_hour(databases: &Databases<'_>, warnings: &mut Vec<String>) -> Option<i64> {
+    let mut found = BTreeMap::<i64, (usize, f64)>::new();
+    for hours in databases.values() {
+        for (hour, load) in hours.iter().filter(|(_, load)| load.covered >= COVERED) {
+            let (count, io) = found.entry(*hour).or_default();
+            *count += 1;
+            *io += load.io();
+        }
+    }
+    let most = found.values().map(|(count, _)| *count).max()?;
+    if most < databases.len() {
+        let all = databases.len();
+        warnings
+            .push(format!("no hour has samples of all {all} databases; the peak hour has {most} of them"));
+    }
+    let complete = found.into_iter().filter(|(_, (count, _))| *count == most);
+    complete.max_by(|(_, a), (_, b)| a.1.total_cmp(&b.1)).map(|(hour, _)| hour)
+}
+
+/// Logs of the day with the most, and of its busiest hour.
+fn busiest_day(databases: &Databases<'_>) -> Option<(f64, f64)> {
+    let mut hours = BTreeMap::<i64, (usize, f64)>::new();
+    for (hour, load) in databases.values().flatten() {
+        if let Some(logs) = load.logs {
+            let (count, sum) = hours.entry(*hour).or_default();
+            *count += 1;
+            *sum += logs;
+        }
+    }
+    let mut days = BTreeMap::<i64, Vec<f64>>::new();
+    for (hour, (count, logs)) in hours {
+        if count == databases.len() {
+            days.entry(hour.div_euclid(24)).or_default().push(logs);
+        }
+    }
+    let whole = days.into_values().filter(|hours| hours.len() >= HOURS_OF_A_DAY);
+    let figures = whole.map(|hours| {
+        let logs = hours.iter().sum::<f64>() * 24.0 / hours.len() as f64;
+        (logs, hours.iter().copied().fold(0.0, f64::max))
+    });
+    figures.max_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+fn head(text: &mut String, logs: &Logs, peak: i64, total: Load) {
+    let count =
+        |is_meant: fn(&Subject) -> bool| logs.series.keys().filter(|subject| is_meant(subject)).count();
+    let _ = writeln!(
+        text,
+        "# {} to {}, times of the servers; {} samples, {} copies of databases, {} disks.\n\
+         # Peak hour: from {}, {:.2} I/O per second ({:.2} reads, {:.2} writes), {:.2} log writes per second.",
+        moment(logs.first_s.unwrap_or(0)),
+        moment(logs.last_s.unwrap_or(0)),
+        logs.samples,
+        count(|subject| matches!(subject, Subject::Database { .. })),
+        count(|subject| matches!(subject, Subject::Disk { .. })),
+        moment(peak * 3600),
+        total.io(),
+        total.reads,
+        total.writes,
+        total.log_writes
+    );
+}
+
+/// The keys of the profile; what needs the mailboxes stays a comment without them.
+fn figures(text: &mut String, total: Load, day: Option<(f64, f64)>, mailboxes: Option<u64>) {
+    let per_mailbox = |value: f64| mailboxes.map(|count| value / count as f64);
+    let mut key = |name: &str, value: Option<f64>, unknown: &str| {
+        let _ = match value {
+            Some(value) => writeln!(text, "{name} = {value:.6}"),
+            None => writeln!(text, "# {name} = {unknown}"),
+        };
+    };
+    key("iops_per_mailbox", per_mailbox(total.io()), &format!("{:.2} / mailboxes", total.io()));
+    let share = (total.io() > 0.0).then(|| 100.0 * total.reads / total.io());
+    key("read_percent", share, "not known: no I/O");
+    let logs = day.map(|(logs, _)| logs);
+    let unknown = logs.map_or("not known".to_owned(), |logs| format!("{logs:.1} / mailboxes"));
+    key("logs_per_mailbox_day", logs.and_then(per_mailbox), &unknown);
+    let share = day.filter(|(logs, _)| *logs > 0.0).map(|(logs, most)| 100.0 * most / logs);
+    key("peak_hour_log_percent", share, "not known");
+    let _ = match mailboxes {
+        Some(count) => writeln!(text, "mailboxes = {count}"),
+        None => writeln!(text, "# mailboxes = not known: active mailboxes of these databases"),
+    };
+    text.push_str(
+        "# Not in counters: exchange, messages_per_day, quota_mb. The figures hold no room for growth:\n\
+         # headroom_percent adds it.\n",
+    );
+}
+
+fn distribution(text: &mut String, at_peak: &[(&str, Load)]) {
+    let mut loads = at_peak.to_vec();
+    loads.sort_by(|(_, a), (_, b)| b.io().total_cmp(&a.io()));
+    let mean = loads.iter().map(|(_, load)| load.io()).sum::<f64>() / loads.len() as f64;
+    let busiest = loads.first().map_or(0.0, |(_, load)| load.io());
+    let _ = writeln!(
+        text,
+        "\n# Databases in the peak hour; the busiest has {:.2} times the mean of {mean:.2} I/O per second.\n\
+         # {:>10} {:>10} {:>10} {:>10}  database",
+        if mean > 0.0 { busiest / mean } else { 0.0 },
+        "I/O/s",
+        "reads/s",
+        "writes/s",
+        "log/s"
+    );
+    for (name, load) in loads {
+        let (io, Load { reads, writes, log_writes, .. }) = (load.io(), load);
+        let _ =
+            writeln!(text, "# {io:>10.2} {reads:>10.2} {writes:>10.2} {log_writes:>10.2}  {}", comment(name));
+    }
+}
+
+/// The day of the peak hour.
+fn hours_of_day(text: &mut String, databases: &Databases<'_>, day: i64) {
+    let _ = writeln!(
+        text,
+        "\n# The day of the peak hour, all databases.\n# {:>5} {:>10} {:>10} {:>10} {:>10}",
+        "hour", "reads/s", "writes/s", "log/s", "logs"
+    );
+    for hour in 0..24 {
+        let loads = databases.values().filter_map(|hours| hours.get(&(day * 24 + hour)).copied());
+        let Load { reads, writes, log_writes, logs, .. } = sum(loads);
+        let logs = logs.map_or("-".to_owned(), |logs| format!("{logs:.0}"));
+        let _ = writeln!(text, "# {hour:>5} {reads:>10.2} {writes:>10.2} {log_writes:>10.2} {logs:>10}");
+    }
+}
+
+fn warnings(logs: &Logs) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut count = |count: u64, what: &str| {
+        if count > 0 {
+            warnings.push(format!("{count} {what}"));
+        }
+    };
+    count(logs.gaps, "gaps between samples; a gap counts as one interval");
+    count(logs.invalid, "values are no figures (negative, or beyond any server) and are left out");
+    count(logs.restarts, "counts of log files began again, as after a restart");
+    warnings.extend(logs.series.iter().flat_map(|(subject, series)| contradictions(subject, series)));
+    warnings
+}
+
+/// Little's law: what is on its way is the rate times the time that each takes.
+fn contradictions<'a>(subject: &'a Subject, series: &'a Series) -> impl Iterator<Item = String> + 'a {
+    let (server, name, what) = match subject {
+        Subject::Database { server, name } => (server, name, "database"),
+        Subject::Disk { server, name } => (server, name, "disk"),
+    };
+    series.queues.iter().zip(["read", "write"]).filter_map(move |(queue, kind)| {
+        let Queue { rate_times_latency, queue, samples } = *queue;
+        let (expected, queue) = (rate_times_latency / f64::from(samples), queue / f64::from(samples));
+        let is_short = expected.max(queue) < SHORT_QUEUE;
+        let ratio = expected / queue;
+        let agrees = (1.0 / AGREES..=AGREES).contains(&ratio);
+        (samples >= MANY && !is_short && !agrees).then(|| {
+            format!(
+                "{what} `{name}` on {server}: {kind} rate times {kind} latency is {expected:.3}, the queue says \
+                 {queue:.3}; the latency, the rate or the queue counter is wrong ({})",
+                factor(ratio)
+            )
+        })
+    })
+}
+
+/// How far apart two figures are, in words.
+fn factor(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio >= 1.0 && ratio.is_finite() => format!("{ratio:.1} times too much"),
+        ratio if ratio > 0.0 && ratio.is_finite() => format!("{:.1} times too little", 1.0 / ratio),
+        _ => "one of them is zero".to_owned(),
+    }
+}
+
+/// A moment in the time of the server.
+fn moment(seconds: i64) -> String {
+    let stamp = evidence::report::utc_stamp(u64::try_from(seconds).unwrap_or(0) * 1000);
+    let digits: String = stamp.chars().filter(char::is_ascii_digit).collect();
+    match digits.get(..12) {
+        Some(all) => format!("{}-{}-{} {}:{}", &all[..4], &all[4..6], &all[6..8], &all[8..10], &all[10..12]),
+        None => stamp,
+    }
+}
