@@ -41,6 +41,11 @@ impl SolutionArguments {
         Ok(plan::to_run(self.read()?)?)
     }
 
+    /// A solution file without settings of the command line.
+    pub fn of_file(file: PathBuf) -> SolutionArguments {
+        SolutionArguments { file, set: Vec::new() }
+    }
+
     /// The solution that this text of the file is, with the settings.
     pub fn parse(&self, text: &str) -> Result<Solution, Box<SolutionError>> {
         let mut variables: Vec<(String, String)> = std::env::vars_os()

@@ -1,37 +1,126 @@
-//! `proofload probe`: which points of load say most about a storage.
+//! `proofload probe`: what a storage does at points of load, and which points say most about it.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use probe::{Point, Row, csv, farthest, usual_points};
+use probe::{Ground, POINT_SECONDS, Point, Row, csv, farthest, measure_all, scatter, usual_points};
+use world::World;
 
 use crate::failure::{Failure, Status};
-use crate::inputs;
+use crate::inputs::{self, SolutionArguments};
 use crate::stdout::data;
 
-/// Chooses the points of load to measure next, those that say most about a storage.
+/// Measures what a storage does at points of load, or chooses the points that say most about it.
 #[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true))]
 pub struct ProbeArguments {
-    /// How many points.
-    #[arg(long, value_name = "N")]
-    next: usize,
-    /// Points that are measured already: a probe.csv or a result of fio (JSON). Can be repeated.
-    #[arg(long, value_name = "FILE")]
+    /// Measure the storage on which this new folder is made; it is removed at the end.
+    #[arg(long, value_name = "DIR", group = "what")]
+    folder: Option<PathBuf>,
+    /// Measure the modelled storage of the first server of a solution.
+    #[arg(long, value_name = "SOLUTION.toml", group = "what")]
+    simulated: Option<PathBuf>,
+    /// Measure nothing: choose N points and print them.
+    #[arg(long, value_name = "N", group = "what")]
+    next: Option<usize>,
+    /// How long to measure: 90s, 10m, 1h; 10m, or as long as the points of --from take.
+    #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "next")]
+    time: Option<Duration>,
+    /// Size of all files together: 4096, or 65536 where they are simulated.
+    #[arg(long, value_name = "MIB", conflicts_with = "next", value_parser = clap::value_parser!(u64).range(64..=1 << 30))]
+    size_mib: Option<u64>,
+    /// Replace values of the storage models by this file (`simulate --assumptions`).
+    #[arg(long, value_name = "FILE", requires = "simulated")]
+    assumptions: Option<PathBuf>,
+    /// Where all randomness of a simulation comes from.
+    #[arg(long, default_value_t = 1, requires = "simulated")]
+    seed: u64,
+    /// Points that are measured already, for --next: a probe.csv or a result of fio (JSON). Can be repeated.
+    #[arg(long, value_name = "FILE", requires = "next")]
     after: Vec<PathBuf>,
-    /// Choose among these points instead of random I/O from 4 KiB to 1 MiB, 1 to 64 under way, five read shares.
+    /// Take these points instead of random I/O from 4 KiB to 1 MiB, 1 to 64 under way, five read shares.
     #[arg(long, value_name = "POINTS.csv")]
     from: Option<PathBuf>,
 }
 
-/// Runs the command: the chosen points on stdout, the most telling first, with what the file says of them.
+/// Runs the command: rows of probe.csv on stdout, each as soon as it is known.
 pub fn run(arguments: &ProbeArguments) -> Result<Status, Failure> {
-    let candidates: Vec<Row> = match &arguments.from {
-        Some(path) => inputs::points(path)?,
-        None => usual_points().into_iter().map(Row::unmeasured).collect(),
+    let from = arguments.from.as_deref().map(inputs::points).transpose()?;
+    if let Some(count) = arguments.next {
+        return choose(count, from, &arguments.after);
+    }
+    let time = arguments.time.or_else(|| from.is_none().then_some(Duration::from_secs(600)));
+    let points = match &from {
+        Some(rows) => rows.iter().map(|row| row.point).collect(),
+        None => probe::points(time.map_or(0, |time| time.as_secs() / POINT_SECONDS) as usize),
     };
-    let done = inputs::all_points(&arguments.after)?;
+    let interrupts = crate::signals::count_interrupts()?;
+    let interrupted = || interrupts.load(Ordering::SeqCst) > 0;
+    let (rows, not_told) = (RefCell::new(Vec::new()), RefCell::new(None));
+    let bytes = arguments.size_mib.unwrap_or(if arguments.simulated.is_some() { 65536 } else { 4096 }) << 20;
+    let measured = async |world: World, folders: Vec<String>| {
+        let last = time.map(|time| world.now() + time.saturating_sub(Duration::from_secs(POINT_SECONDS)));
+        let ground = Ground::make(&world, &folders, bytes / folders.len() as u64).await?;
+        let mut told = |number: usize, row: &Row| {
+            say!("{} of {}: {}", number + 1, points.len(), row.text());
+            if let Err(failure) = data(&csv::line(row)) {
+                not_told.replace(Some(failure));
+            }
+            rows.borrow_mut().push(*row);
+        };
+        let ends = |world: &World| {
+            interrupted() || not_told.borrow().is_some() || last.is_some_and(|last| world.now() > last)
+        };
+        measure_all(&world, ground, &points, &mut told, &ends).await
+    };
+    let outcome = match (&arguments.folder, &arguments.simulated) {
+        (Some(folder), _) => runner::probe::in_folder(folder, probe::FILE, bytes, async |world, folder| {
+            data(&csv::heading()).ok();
+            measured(world, vec![folder]).await
+        })?,
+        (None, Some(file)) => {
+            let solution = SolutionArguments::of_file(file.clone()).read_to_run()?;
+            let assumptions = inputs::assumptions(arguments.assumptions.as_deref())?;
+            data(&csv::heading())?;
+            simulation::on_first_server(&solution, &assumptions, arguments.seed, measured)?
+        }
+        (None, None) => unreachable!("one of the three is needed"),
+    };
+    outcome.map_err(|error| Failure::could_not_run("the probe has ended early").because(error))?;
+    if let Some(failure) = not_told.into_inner() {
+        return Err(failure);
+    }
+    if let Some(percent) = scatter(&rows.borrow()) {
+        say!("equal points differ from their mean by at most {percent:.1} %");
+    }
+    Ok(if interrupted() { Status::Interrupted } else { Status::Pass })
+}
+
+/// Prints the most telling points first, with what the file of candidates says of them.
+fn choose(count: usize, from: Option<Vec<Row>>, after: &[PathBuf]) -> Result<Status, Failure> {
+    let candidates = from.unwrap_or_else(|| usual_points().into_iter().map(Row::unmeasured).collect());
+    let done = inputs::all_points(after)?;
     let of = |rows: &[Row]| rows.iter().map(|row| row.point).collect::<Vec<Point>>();
-    let chosen = farthest(&of(&candidates), &of(&done), arguments.next);
+    let chosen = farthest(&of(&candidates), &of(&done), count);
     let chosen: Vec<Row> = chosen.into_iter().map(|index| candidates[index]).collect();
     data(&csv::write(&chosen))?;
     Ok(Status::Pass)
+}
+
+/// A time such as 90s, 10m or 1h.
+fn time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.len() - text.len().min(1));
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err("a number and its unit: 90s, 10m, 1h".into()),
+    };
+    let number: u64 = number.parse().map_err(|_| "a whole number and its unit: 90s, 10m, 1h".to_owned())?;
+    match number.saturating_mul(seconds) {
+        total @ 10..=86_400 => Ok(Duration::from_secs(total)),
+        _ => Err("from 10s to 24h".into()),
+    }
 }

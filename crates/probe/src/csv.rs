@@ -32,12 +32,17 @@ const FORM: &str = "docs/probe.md describes the columns of probe.csv";
 
 /// Writes rows as a file.
 pub fn write(rows: &[Row]) -> String {
-    let mut text = format!("{VERSION_LINE}\n{}\n", COLUMNS.join(","));
-    for row in rows {
-        text += &cells(row).join(",");
-        text.push('\n');
-    }
-    text
+    rows.iter().fold(heading(), |text, row| text + &line(row))
+}
+
+/// The first lines of a file.
+pub fn heading() -> String {
+    format!("{VERSION_LINE}\n{}\n", COLUMNS.join(","))
+}
+
+/// The line of a row.
+pub fn line(row: &Row) -> String {
+    cells(row).join(",") + "\n"
 }
 
 fn cells(row: &Row) -> [String; COLUMNS.len()] {

@@ -1,8 +1,9 @@
 //! What a storage does at many points of load: their choice, their file, and what follows from them for other points.
 //!
 //! A point is a block size, a read share, a pattern and a number of operations that are under way ([`Point`]).
-//! [`farthest`] chooses the points that say most, [`read()`] reads what was measured there, and
-//! [`Calibration`] predicts the rate at other points, with an interval that holds nine of ten measurements.
+//! [`farthest`] chooses the points that say most, [`measure_all`] measures them in a world, [`read()`] reads what
+//! others have measured, and [`Calibration`] predicts the rate at other points, with an interval that holds nine of ten
+//! measurements.
 //!
 //! Invariants
 //! 1. Same points, same choice, same prediction.
@@ -18,12 +19,16 @@ mod fio;
 mod gaussian;
 mod hull;
 mod linear;
+mod measure;
 mod minimise;
 mod point;
+mod session;
 
 pub use calibrate::{Calibration, Errors, POINTS_MIN, Prediction, Surface};
 pub use choose::{farthest, usual_points};
+pub use measure::{FILE, Ground, POINT_SECONDS};
 pub use point::{Latency, Load, Pattern, Point, ProbeError, Row};
+pub use session::{measure_all, points, scatter};
 
 /// The points of a file, which is a `probe.csv` or a result of fio.
 ///

@@ -92,6 +92,28 @@ impl Row {
         Some(share * reads + (1.0 - share) * writes)
     }
 
+    /// What was measured, in one line for people.
+    pub fn text(&self) -> String {
+        let Point { block_bytes, read_share, pattern, load } = self.point;
+        let size = if block_bytes < 1 << 20 {
+            format!("{} KiB", block_bytes as f64 / 1024.0)
+        } else {
+            format!("{} MiB", block_bytes as f64 / f64::from(1 << 20))
+        };
+        let load = match load {
+            Load::Outstanding(outstanding) => format!("{outstanding} under way"),
+            Load::Offered(rate) => format!("{rate} a second"),
+        };
+        let found = match (self.iops, self.mean_ms()) {
+            (Some(iops), Some(mean_ms)) => format!("{iops:.0} IOPS, {mean_ms:.2} ms"),
+            (Some(iops), None) => format!("{iops:.0} IOPS"),
+            (None, _) => "nothing that can be used".into(),
+        };
+        let unsteady = if self.steady == Some(false) { ", not steady" } else { "" };
+        let reads = 100.0 * read_share;
+        format!("{} {size}, {reads:.0} % reads, {load}: {found}{unsteady}", pattern.name())
+    }
+
     /// Operations that are under way in the mean: those of a closed loop, or by Little's law.
     pub fn outstanding(&self) -> Option<f64> {
         match self.point.load {

@@ -1,5 +1,5 @@
 //! What is done on the real storage of this host: the look before a run, the run itself with its evidence, the
-//! crash test.
+//! crash test, the folder of a probe.
 //!
 //! A campaign knows neither folders nor files of evidence, and evidence knows no campaign. This crate brings
 //! both together: it claims the folders of the solution, opens `run.db`, carries the campaign out, and keeps
@@ -20,6 +20,7 @@ mod dry_run;
 mod measured;
 mod needs;
 mod preflight;
+pub mod probe;
 mod provenance;
 mod rules;
 mod schedule;

@@ -24,9 +24,9 @@ mod storage;
 use campaign::progress::Watcher;
 use campaign::{CampaignError, CampaignOutcome};
 use results::Recorder;
-use solution::{Deployment, TestKind, TestSpec, Thresholds};
-use world::Duration;
+use solution::{Deployment, Solution, TestKind, TestSpec, Thresholds};
 use world::sim::{SimConfig, Simulation, StorageModel};
+use world::{Duration, World};
 
 use domain::{Campaigns, Simulated};
 
@@ -121,6 +121,31 @@ pub fn simulate(
 /// The trace hash of two domains in their order.
 fn both(first: u64, second: u64) -> u64 {
     (first.rotate_left(23) ^ second).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// Does `main` on the modelled storage of the first server of a solution, with its world and the folders of its
+/// volumes.
+///
+/// # Errors
+/// The solution has storage that cannot be modelled.
+pub fn on_first_server<T, F: Future<Output = T>>(
+    solution: &Solution,
+    assumptions: &Assumptions,
+    seed: u64,
+    main: impl FnOnce(World, Vec<String>) -> F,
+) -> Result<T, WishError> {
+    let deployment = planned::servers(solution, "1")?.remove(0);
+    let deployments = [deployment];
+    let storage = storage(solution, &deployments, assumptions, seed)?;
+    let simulation = simulation_with(seed, storage.model);
+    let [Deployment { host, volumes, .. }] = &deployments;
+    let world = simulation.host(host);
+    let mut folders: Vec<String> = Vec::new();
+    for volume in volumes {
+        simulation.volume(host, &volume.dir, VOLUME_BYTES);
+        folders.push(volume.dir.clone());
+    }
+    Ok(simulation.run_until(main(world, folders)))
 }
 
 /// Volumes never fill up before the databases of the solution have grown past any published growth.

@@ -224,7 +224,7 @@ fn chosen_drills(
 }
 
 /// The deployments of the servers asked for: the first `n`, or those named.
-fn servers(solution: &Solution, wanted: &str) -> Result<Vec<Deployment>, WishError> {
+pub(crate) fn servers(solution: &Solution, wanted: &str) -> Result<Vec<Deployment>, WishError> {
     let hosts = solution.hosts_under_test();
     let names: Vec<&str> = match wanted.parse::<usize>() {
         Ok(count) if count == 0 || count > hosts.len() => {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::program::{folder_with, output};
+use crate::program::{folder_with, output, small_deployment};
 
 /// All usual points as the program lists them, with the rate of a storage that has a latency and a bandwidth.
 fn measured(folder: &Path) -> String {
@@ -69,4 +69,26 @@ fn what_cannot_be_calibrated_or_predicted_is_said() {
 
 fn far_open(heading: &str) -> String {
     format!("{}\n4096,0.5,500,\n", heading.replace("outstanding", "offered_iops"))
+}
+
+#[test]
+fn a_probe_of_a_model_is_repeatable_and_one_of_a_folder_leaves_nothing_behind() {
+    let folder = folder_with("s.toml", &small_deployment("probed", 16, 1));
+    let at = folder.path();
+    std::fs::write(at.join("few.csv"), "block_bytes,read_share,outstanding\n4096,0.5,4\n65536,1,1\n")
+        .unwrap();
+    let modelled = ["probe", "--simulated", "s.toml", "--from", "few.csv", "--size-mib", "1024"];
+    let (status, first, stderr) = output(at, &modelled);
+    assert_eq!((status, first.lines().count()), (0, 4), "{stderr}");
+    assert_eq!(output(at, &modelled).1, first);
+    let (status, real, stderr) =
+        output(at, &["probe", "--folder", "made", "--from", "few.csv", "--for", "12s", "--size-mib", "64"]);
+    let row = real.lines().nth(2).unwrap_or_else(|| panic!("{stderr}"));
+    assert!(status == 0 && row.starts_with("4096,0.5,random,4,,"), "{real} {stderr}");
+    assert!(!at.join("made").exists(), "{stderr}");
+    std::fs::create_dir(at.join("theirs")).unwrap();
+    let (status, stdout, stderr) = output(at, &["probe", "--folder", "theirs", "--for", "10s"]);
+    assert!((status, stdout.as_str()) == (3, "") && stderr.contains("was not made by proofload"), "{stderr}");
+    let (status, _, stderr) = output(at, &["probe", "--folder", "made", "--next", "3"]);
+    assert!(status == 2 && stderr.contains("cannot be used with"), "{stderr}");
 }

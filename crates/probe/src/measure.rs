@@ -1,0 +1,325 @@
+//! Measures points in a world: a closed loop on files of its own, one point after the other.
+//!
+//! Limits: points of an open loop are read from files but not measured.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use world::{
+    Bufs, Error, ErrorKind, File, OpenMode, PageBuf, PageCodec, SECTOR_BYTES, TemplatePages, Time, World,
+};
+
+use crate::point::{Latency, Load, Pattern, Point, Row};
+
+/// Name of the file of a probe, in each of its folders.
+pub const FILE: &str = "probe.dat";
+/// Time before the measured part of a point, in which caches and queues fill.
+const SETTLE: Duration = Duration::from_secs(1);
+/// Measured time of a point.
+const WINDOW: Duration = Duration::from_secs(4);
+/// Time that a point takes.
+pub const POINT_SECONDS: u64 = SETTLE.as_secs() + WINDOW.as_secs();
+/// Longest latency that is told from longer ones.
+const LONGEST: Duration = Duration::from_secs(600);
+/// Size and number of the writes that make a file.
+const MAKING: (usize, u64) = (1 << 20, 8);
+/// Most share by which the halves of a steady window differ, beside what chance explains.
+const STEADY: f64 = 0.1;
+
+/// The files that a probe reads and writes.
+pub struct Ground {
+    files: Vec<File>,
+    file_bytes: u64,
+}
+
+impl Ground {
+    /// Makes a full file in each of these folders.
+    ///
+    /// # Errors
+    /// A folder has such a file, or has no space for it.
+    pub async fn make(world: &World, folders: &[String], file_bytes: u64) -> world::Result<Ground> {
+        let file_bytes = file_bytes / MAKING.0 as u64 * MAKING.0 as u64;
+        let mut files = Vec::new();
+        for folder in folders {
+            let file = world.open(&format!("{folder}/{FILE}"), OpenMode::CreateNew).await?;
+            let content = Rc::new(Stamped { pages: file_bytes / SECTOR_BYTES as u64, body: body() });
+            if !file.adopt_template(content.clone(), content).await? {
+                fill(world, &file, file_bytes).await?;
+            }
+            world.sync_dir(folder).await?;
+            files.push(file);
+        }
+        Ok(Ground { files, file_bytes })
+    }
+
+    /// Removes the files.
+    ///
+    /// # Errors
+    /// The storage refuses.
+    pub async fn remove(self, world: &World) -> world::Result<()> {
+        let paths: Vec<String> = self.files.iter().map(|file| file.path().to_owned()).collect();
+        drop(self);
+        for path in paths {
+            world.remove(&path).await?;
+        }
+        Ok(())
+    }
+
+    /// Measures a point.
+    ///
+    /// # Errors
+    /// An operation fails, or it is a point that cannot be measured.
+    pub async fn measure(&self, world: &World, point: Point) -> world::Result<Row> {
+        let outstanding = self.check(&point)?;
+        let begin = world.now() + SETTLE;
+        let tally = Rc::new(Tally {
+            begin,
+            end: begin + WINDOW,
+            reads: RefCell::new(histogram()),
+            writes: RefCell::new(histogram()),
+            first_half: Cell::new(0),
+            stamp: Cell::new(world.random_u64()),
+            cursor: Cell::new(world.random_u64() % (self.file_bytes / point.block_bytes)),
+        });
+        let workers: Vec<_> = (0..outstanding)
+            .map(|number| {
+                let file = self.files[number as usize % self.files.len()].clone();
+                let worker = Worker { world: world.clone(), file, file_bytes: self.file_bytes, point };
+                world.spawn(worker.work(tally.clone()))
+            })
+            .collect();
+        let mut outcome = Ok(());
+        for worker in workers {
+            outcome = outcome.and(worker.await);
+        }
+        outcome?;
+        // What was written must not be destaged at the cost of the next point.
+        for file in &self.files {
+            file.sync().await?;
+        }
+        Ok(tally.row(point))
+    }
+
+    fn check(&self, point: &Point) -> world::Result<u64> {
+        let refuse = |reason: String| {
+            let (operation, path) = ("measure a point in".into(), self.files[0].path().to_owned());
+            Err(Error { kind: ErrorKind::Unsupported, operation, path, reason })
+        };
+        if !point.block_bytes.is_multiple_of(SECTOR_BYTES as u64) || point.block_bytes > self.file_bytes {
+            return refuse(format!("blocks of {} bytes do not fit", point.block_bytes));
+        }
+        match point.load {
+            Load::Outstanding(outstanding) if outstanding.fract() == 0.0 => Ok(outstanding as u64),
+            _ => refuse("only a closed loop of a whole number of operations is measured".into()),
+        }
+    }
+}
+
+/// Writes a file from its begin to its end.
+async fn fill(world: &World, file: &File, bytes: u64) -> world::Result<()> {
+    let (piece, side_by_side) = MAKING;
+    let writers: Vec<_> = (0..side_by_side)
+        .map(|first| {
+            let (file, pieces) = (file.clone(), bytes / piece as u64);
+            world.spawn(async move {
+                let mut bufs = content(piece);
+                for number in (first..pieces).step_by(side_by_side as usize) {
+                    stamp(&mut bufs, number * (piece / SECTOR_BYTES) as u64);
+                    let (outcome, back) = file.write_at(number * piece as u64, bufs).await;
+                    outcome?;
+                    bufs = back;
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await?;
+    }
+    file.sync().await
+}
+
+/// What is common to the workers of a point.
+struct Tally {
+    begin: Time,
+    end: Time,
+    reads: RefCell<Histogram<u64>>,
+    writes: RefCell<Histogram<u64>>,
+    first_half: Cell<u64>,
+    /// Makes what is written differ from all that was written before.
+    stamp: Cell<u64>,
+    /// The next block of a sequential pattern.
+    cursor: Cell<u64>,
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1000, LONGEST.as_nanos() as u64, 3).expect("these bounds are possible")
+}
+
+impl Tally {
+    fn count(&self, is_read: bool, started: Time, completed: Time) {
+        if completed < self.begin || completed > self.end {
+            return;
+        }
+        if completed < self.begin + WINDOW / 2 {
+            self.first_half.set(self.first_half.get() + 1);
+        }
+        let histogram = if is_read { &self.reads } else { &self.writes };
+        histogram.borrow_mut().saturating_record((completed - started).as_nanos() as u64);
+    }
+
+    fn row(&self, point: Point) -> Row {
+        let (reads, writes) = (self.reads.borrow(), self.writes.borrow());
+        let all = (reads.len() + writes.len()) as f64;
+        let first = self.first_half.get() as f64;
+        let differ = (all - 2.0 * first).abs();
+        Row {
+            point,
+            iops: Some(all / WINDOW.as_secs_f64()).filter(|iops| *iops > 0.0),
+            reads: latency(&reads),
+            writes: latency(&writes),
+            seconds: Some(WINDOW.as_secs_f64()),
+            steady: Some(differ <= STEADY * all / 2.0 + 3.0 * all.sqrt()),
+        }
+    }
+}
+
+fn latency(histogram: &Histogram<u64>) -> Latency {
+    if histogram.is_empty() {
+        return Latency::default();
+    }
+    let at = |quantile| Some(histogram.value_at_quantile(quantile) as f64 / 1e6);
+    Latency { mean_ms: Some(histogram.mean() / 1e6), p50_ms: at(0.5), p95_ms: at(0.95), p99_ms: at(0.99) }
+}
+
+/// One of the operations that are under way.
+struct Worker {
+    world: World,
+    file: File,
+    file_bytes: u64,
+    point: Point,
+}
+
+impl Worker {
+    async fn work(self, tally: Rc<Tally>) -> world::Result<()> {
+        let bytes = self.point.block_bytes as usize;
+        let mut read: Bufs = std::iter::once(PageBuf::empty(bytes)).collect();
+        let mut written = content(bytes);
+        loop {
+            let started = self.world.now();
+            if started >= tally.end {
+                return Ok(());
+            }
+            let is_read = self.is_read();
+            let offset = self.offset(&tally);
+            let outcome = if is_read {
+                let (outcome, back) = self.file.read_at(offset, read).await;
+                read = back;
+                outcome
+            } else {
+                tally.stamp.set(stamp(&mut written, tally.stamp.get()));
+                let (outcome, back) = self.file.write_at(offset, written).await;
+                written = back;
+                outcome
+            };
+            outcome?;
+            if self.point.pattern == Pattern::Sync {
+                self.file.sync().await?;
+            }
+            tally.count(is_read, started, self.world.now());
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        (self.world.random_u64() >> 11) as f64 / ((1_u64 << 53) as f64) < self.point.read_share
+    }
+
+    fn offset(&self, tally: &Tally) -> u64 {
+        let blocks = self.file_bytes / self.point.block_bytes;
+        let block = match self.point.pattern {
+            Pattern::Random => self.world.random_u64() % blocks,
+            Pattern::Sequential | Pattern::Sync => {
+                let block = tally.cursor.get();
+                tally.cursor.set((block + 1) % blocks);
+                block
+            }
+        };
+        block * self.point.block_bytes
+    }
+}
+
+/// Contents of the files: each sector is a number, then noise that does not compress, the same in every sector.
+struct Stamped {
+    pages: u64,
+    body: Box<[u8]>,
+}
+
+const STAMP: usize = size_of::<u64>();
+
+fn body() -> Box<[u8]> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let words = (0..SECTOR_BYTES / STAMP - 1).flat_map(|_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.collect()
+}
+
+/// A buffer of such contents.
+fn content(bytes: usize) -> Bufs {
+    let body = body();
+    let mut buf = PageBuf::empty(bytes);
+    for sector in buf.as_mut_slice().chunks_mut(SECTOR_BYTES) {
+        sector[STAMP..].copy_from_slice(&body);
+    }
+    std::iter::once(buf).collect()
+}
+
+/// Gives the sectors of a buffer the numbers from `first`; the number behind them.
+fn stamp(bufs: &mut Bufs, first: u64) -> u64 {
+    let mut number = first;
+    for sector in bufs[0].as_mut_slice().chunks_mut(SECTOR_BYTES) {
+        sector[..STAMP].copy_from_slice(&number.to_le_bytes());
+        number = number.wrapping_add(1);
+    }
+    number
+}
+
+impl TemplatePages for Stamped {
+    fn id(&self) -> u64 {
+        u64::from_le_bytes(*b"probe.da")
+    }
+
+    fn page_bytes(&self) -> usize {
+        SECTOR_BYTES
+    }
+
+    fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    fn fill(&self, index: u64, page: &mut [u8]) {
+        page[..STAMP].copy_from_slice(&index.to_le_bytes());
+        page[STAMP..].copy_from_slice(&self.body);
+    }
+}
+
+impl PageCodec for Stamped {
+    fn encode(&self, _index: u64, page: &[u8], out: &mut Vec<u8>) {
+        let is_stamped = page[STAMP..] == *self.body;
+        out.extend_from_slice(if is_stamped { &page[..STAMP] } else { page });
+    }
+
+    fn decode(&self, _index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()> {
+        page.get(..encoded.len())?;
+        page[..encoded.len()].copy_from_slice(encoded);
+        if encoded.len() == STAMP {
+            page[STAMP..].copy_from_slice(&self.body);
+        }
+        Some(())
+    }
+}
