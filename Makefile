@@ -5,6 +5,7 @@
 #   make smoke  what users get: the default features in release, run once
 #   make bench  speed against fio, in turn on the same file system
 #   make soak   the long versions of the crash tests, and of the error rates of `compare`
+#   make miri   the unsafe code of page memory under Miri; installs a nightly toolchain
 #   make sync-removal   each sync of the engine, ignored alone, makes the kill test fail
 #   make docs   the book of docs/ in target/book (mdBook); every link and anchor is checked
 #   make docs-check   links and anchors of the sources alone, without mdBook
@@ -14,7 +15,7 @@
 #   make validate  simulates the published solutions and writes docs/lab/accuracy.md
 CARGO ?= cargo
 
-.PHONY: demo build test lint smoke bench soak setup sync-removal validate docs docs-check dist deploy-check deny
+.PHONY: demo build test lint smoke bench soak setup miri sync-removal validate docs docs-check dist deploy-check deny
 
 build:
 	$(CARGO) build --release --locked
@@ -52,8 +53,12 @@ soak:
 	PROOFLOAD_FULL_LENGTH=1 $(CARGO) test --release -p proofload --locked --test commands simulated_grades::an_honest -- --nocapture
 	PROOFLOAD_MATRIX=1 $(CARGO) test --release -p proofload --locked --test commands claim_matrix:: -- --nocapture
 	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p review --locked --test it compare_pairs:: -- --nocapture
-	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p proofload --locked --test commands equal_pairs:: -- --nocapture
+	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p proofload --locked --test commands equal_pairs:: -- --include-ignored --nocapture
 	tools/busy-suite
+
+miri:
+	rustup toolchain install nightly --profile minimal --component miri,rust-src
+	cargo +nightly miri test -p world --lib --locked -- buf:: memory:: stock:: sim::content sim::runs
 
 sync-removal:
 	tools/sync-removal

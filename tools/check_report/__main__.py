@@ -69,6 +69,8 @@ def check_io(window, report, name):
         what = f"{name} {scope.get('host', '')} {row['measure']}"
         same_fields(f"figures: {what}", window.figures([row["measure"]], **scope), row["figures"])
         same_fields(f"percentiles: {what}", window.percentiles(row["measure"], **scope), row["percentiles"])
+        if not scope:
+            same(f"held: {what}", window.held_ms(row["measure"]), row["held_ms"])
     if len(window.run.table("host")) > 1:
         each = {(s["host"], s["measure"]) for s in window.sources for p in s["points"] if p.count and window.holds(p)}
         same(f"figures: {name} hosts", sorted(row for row in each if row[1] not in COUNTERS),

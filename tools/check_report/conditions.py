@@ -26,7 +26,8 @@ NAMES = [
     "writes_per_batch", "log_writes_per_batch", "log_file_kib_per_batch", "throughput_change_percent",
     "write_change_percent", "write_start_percent", "latency_change_percent", "equal_hosts_percent", "starved_percent",
     "tests", "verified_percent", "coverage_percent", "logs_verified_percent", "verified_logs", "recovered_logs",
-    "hosts_percent", "undeclared_sharing", "unbuffered_percent", "on_storage_percent", "kernel_log_percent", "excused_limits", "errors",
+    "hosts_percent", "undeclared_sharing", "unbuffered_percent", "on_storage_percent", "evidence_apart_percent",
+    "kernel_log_percent", "excused_limits", "errors",
 ]
 OF_LOADS = NAMES[NAMES.index("target_set_percent"):NAMES.index("tests")]
 PROGRAMME = ["performance", "stress", "database_checksum", "log_checksum", "backup", "soft_recovery"]
@@ -88,6 +89,7 @@ class Facts:
             "undeclared_sharing": self.run.run["world"] == "real",
             "unbuffered_percent": self.run.run["world"] == "real",
             "on_storage_percent": self.run.run["world"] == "real",
+            "evidence_apart_percent": self.run.run["world"] == "real",
             "kernel_log_percent": self.run.run["world"] == "real",
         }
         return bool(about.get(name, True) and (self.loads or name not in OF_LOADS))
@@ -261,9 +263,9 @@ class Facts:
         names = [row["name"] for row in self.run.table("host")]
         return share(sum(1 for host in names if host in good), len(names))
 
-    def on_storage(self):
+    def volumes_without(self, name):
         known = {(e["host"], e["area"]) for e in self.run.table("environment")
-                 if e["name"] == "Storage is memory" and e["value"] == "no" and e["severity"] != "error"}
+                 if e["name"] == name and e["value"] == "no" and e["severity"] == "info"}
         return share(sum(1 for v in self.run.volumes if (v["host"], f"Volume {v['name']}") in known), len(self.run.volumes))
 
     def kernel_log(self):
@@ -316,7 +318,8 @@ class Facts:
             "starved_percent": self.starved,
             "undeclared_sharing": self.undeclared_sharing,
             "unbuffered_percent": self.unbuffered,
-            "on_storage_percent": self.on_storage,
+            "on_storage_percent": lambda: self.volumes_without("Storage is memory"),
+            "evidence_apart_percent": lambda: self.volumes_without("Holds the evidence"),
             "kernel_log_percent": self.kernel_log,
             "excused_limits": self.excused,
             "errors": self.errors,

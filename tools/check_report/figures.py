@@ -8,7 +8,7 @@ import bisect
 import collections
 
 MIB = 1 << 20
-WAITING = "_waiting"
+WAITING, HELD = "_waiting", "_held"
 RANKS = {"p50_ms": 2, "p90_ms": 10, "p95_ms": 20, "p99_ms": 100, "p99_9_ms": 1_000, "p99_99_ms": 10_000}
 
 
@@ -18,7 +18,11 @@ class Window:
     def __init__(self, run, test):
         self.run, self.test = run, test
         sources = [source for source in run.sources if source["test"] == test["ordinal"]]
-        self.sources = [source for source in sources if not source["measure"].endswith(WAITING)]
+        self.sources = [source for source in sources if not source["measure"].endswith((WAITING, HELD))]
+        self.helds = {}
+        for source in sources:
+            if source["measure"].endswith(HELD):
+                self.helds.setdefault(source["measure"].removesuffix(HELD), []).append(source)
         self.waits = [source for source in sources
                       if source["measure"].endswith(WAITING) and source["instance"] is not None]
         self.start, self.end = self.bounds()
@@ -83,6 +87,12 @@ class Window:
 
     def total(self, field, *measures, **scope):
         return sum(getattr(point, field) for point in self.points(measures, **scope))
+
+    def held_ms(self, measure):
+        """Mean time that the load generator held an operation, over all hosts; None if it is not known."""
+        points = [p for source in self.helds.get(measure, []) for p in source["points"] if self.holds(p)]
+        count = sum(p.count for p in points)
+        return sum(p.latency_ns_sum for p in points) / count / 1e6 if count else None
 
     def counted(self, counter, **scope):
         """A counter over the window; None if it was never taken."""

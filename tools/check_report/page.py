@@ -35,6 +35,8 @@ HEADS = {
         "per s", "KiB", "MiB/s", "mean ms", "per s", "KiB", "KiB, mean of samples", "mean ms"],
     "Total I/O as earlier reports state it, by ": ["per s", "KiB", "ms", "per s", "KiB", "ms"],
     "Disk subsystem, by volume": ["per s", "MiB/s", "mean ms", "per s", "MiB/s", "mean ms"],
+    "Where the time of an operation went": [
+        "Latency, mean ms", "In the load generator, at most", "In system and storage, at least"],
     "Worst sample of each class": ["Worst sample, ms", "Begins after", "Times the mean"],
     "Steadiness": ["I/O per s", "Writes per s", "Read ms", "Write ms", "Log write ms"],
     "Was the load generator the limit?": ["Busy, %", "Limit, %"],
@@ -44,7 +46,7 @@ HEADS = {
     "Restore": ["Of all, %", "Time", "MiB/s"],
     "Soft recovery": ["Logs replayed", "Time", "s per log", "Page reads per log", "Page writes per log",
                       "Log reads per log"],
-    "Parts of the modelled storage": ["Busy %", "Reads per s", "MiB/s", "mean ms", "Writes per s", "MiB/s", "mean ms"],
+    "Parts of the storage": ["Busy %", "Reads per s", "MiB/s", "mean ms", "Writes per s", "MiB/s", "mean ms"],
     "Host system": ["Counter, per second", "Mean", "Lowest", "Highest"],
 }
 
@@ -357,6 +359,10 @@ class Check:
              duration(f["worst_sample_window_s"]), num(f["latency_ms_sample_max"] / f["latency_ms_mean"], 2)]
             for row in test["measures"] for f in [row["figures"]]
             if f["latency_ms_sample_max"] is not None and f["latency_ms_mean"] > 0])
+        self.table(section, "Where the time of an operation went", [
+            [MEASURES.get(row["measure"], row["measure"]), num(mean, 3), num(row["held_ms"], 3),
+             num(mean - row["held_ms"], 3)]
+            for row in test["measures"] for mean in [row["figures"]["latency_ms_mean"]] if row["held_ms"] is not None])
         self.io(section, test, test["instances"], "instance")
         if len(test["databases"]) > len(test["instances"]):
             self.io(section, test, test["databases"], "database")
@@ -404,7 +410,7 @@ class Check:
         self.table(section, "I/O by host", self.measures(test["hosts"]))
         if test["throughput"]:
             self.load(section, test)
-        self.table(section, "Parts of the modelled storage", [
+        self.table(section, "Parts of the storage", [
             [p["kind"], p["name"], num(p["busy_share"] * 100, 1), num(p["queue_mean"], 2),
              *(cell for kind in ["read", "write"] for cell in [
                  num(p[f"{kind}s"] / p["seconds"], 1), num(p[f"{kind}_bytes"] / p["seconds"] / 2**20, 2),

@@ -167,7 +167,7 @@ def statistics(window, report, name):
             "reads_per_log": per_log("transactional_read"), "writes_per_log": per_log("transactional_write"),
             "log_reads_per_log": per_log("log_read"), "work": work(ours)}, theirs)
     # In the order in which a request meets them.
-    kinds = ["processor", "link", "controller", "read_cache", "store", "pool", "volume", "drive"]
+    kinds = ["processor", "link", "controller", "read_cache", "store", "pool", "volume", "drive", "device"]
     parts = sorted(run.of_test("storage_part", ordinal), key=lambda part: kinds.index(part["kind"]))
     same(f"storage_part: {name} rows", len(parts), len(report["storage_parts"]))
     for ours, theirs in zip(parts, report["storage_parts"]):

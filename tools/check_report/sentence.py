@@ -9,7 +9,7 @@ from page import num, significant
 
 # Conditions whose note tells a number of things, not the share that they are.
 COUNTED = ["rules_percent", "load_tests", "target_set_percent", "tests", "verified_percent", "logs_verified_percent",
-           "hosts_percent", "unbuffered_percent", "on_storage_percent", "kernel_log_percent"]
+           "hosts_percent", "unbuffered_percent", "on_storage_percent", "evidence_apart_percent", "kernel_log_percent"]
 
 # Kinds of tests that compare what is on a page with what was written there.
 COMPARE = {"database_checksum", "backup_to_disk", "restore"}

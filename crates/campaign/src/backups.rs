@@ -383,13 +383,11 @@ async fn copy_file(
         let pages = (0..piece as usize).step_by(page_bytes).map(|at| page_bytes.min(piece as usize - at));
         let bufs: Bufs = pages.map(|bytes| PageBuf::empty(bytes.next_multiple_of(SECTOR_BYTES))).collect();
         let (read, bufs) = source.read_at(offset, bufs).await;
-        read?;
         let between = state.world.now();
-        operation.completed(piece, between);
+        operation.completed(piece, read?, between);
         let operation = counters.begin(IoClass::BackupWrite, between);
         let (written, _) = target.write_at(offset, bufs).await;
-        written?;
-        operation.completed(piece, state.world.now());
+        operation.completed(piece, written?, state.world.now());
         offset += piece;
     }
     target.sync().await?;

@@ -8,10 +8,8 @@
 //! stopping at a lucky one small.
 
 use results::batch_means::{Spread, shown};
-use results::{IoClass, Waiting};
+use results::{ClassTotals, IoClass};
 use world::Time;
-
-use crate::sampler::ClassTotals;
 
 /// A figure: its name, its unit, and what a unit of the ratio of its sums is worth.
 const FIGURES: [(&str, &str, f64); 3] =
@@ -49,7 +47,7 @@ impl Estimate {
 
     /// Takes what the window has counted by `now`; a sample ends when `sample_ms` have passed.
     /// What waits counts with the time that it has waited so far.
-    pub fn add(&mut self, seen: &ClassTotals, waiting: &Waiting, now: Time, sample_ms: u64) {
+    pub fn add(&mut self, seen: &ClassTotals, waiting: &ClassTotals, now: Time, sample_ms: u64) {
         if (now.since(self.sampled).as_millis() as u64) < sample_ms {
             return;
         }
@@ -101,7 +99,7 @@ impl Estimate {
     }
 }
 
-fn sums(seen: &ClassTotals, waiting: &Waiting, seconds: f64) -> Sums {
+fn sums(seen: &ClassTotals, waiting: &ClassTotals, seconds: f64) -> Sums {
     let completed = [IoClass::TransactionalRead, IoClass::TransactionalWrite];
     let completed: u64 = completed.iter().map(|class| seen.class(*class).count).sum();
     let latency = |class| {
@@ -116,6 +114,8 @@ fn sums(seen: &ClassTotals, waiting: &Waiting, seconds: f64) -> Sums {
 mod tests {
     use world::Duration;
 
+    use results::IoTotals;
+
     use super::*;
 
     /// Feeds minutes of 60 reads, 20 writes and 20 log writes; `read_ms` gives the latency of reads in each.
@@ -123,13 +123,14 @@ mod tests {
         let mut estimate = Estimate::new(percent, Time::default());
         let mut seen = ClassTotals::default();
         for minute in 0..minutes {
-            (0..60)
-                .for_each(|_| seen.record(IoClass::TransactionalRead, 32_768, read_ms(minute) * 1_000_000));
-            (0..20).for_each(|_| seen.record(IoClass::TransactionalWrite, 32_768, 5_000_000));
-            (0..20).for_each(|_| seen.record(IoClass::LogWrite, 4_096, 2_000_000));
+            (0..60).for_each(|_| {
+                seen.add(IoClass::TransactionalRead, IoTotals::one(32_768, read_ms(minute) * 1_000_000))
+            });
+            (0..20).for_each(|_| seen.add(IoClass::TransactionalWrite, IoTotals::one(32_768, 5_000_000)));
+            (0..20).for_each(|_| seen.add(IoClass::LogWrite, IoTotals::one(4_096, 2_000_000)));
             estimate.add(
                 &seen,
-                &Waiting::default(),
+                &ClassTotals::default(),
                 Time::default() + Duration::from_secs(60 * (minute + 1)),
                 60_000,
             );
@@ -170,10 +171,10 @@ mod tests {
         let mut estimate = Estimate::new(50.0, Time::default());
         let mut seen = ClassTotals::default();
         for minute in 1..=100 {
-            seen.record(IoClass::TransactionalRead, 32_768, 1_000_000);
+            seen.add(IoClass::TransactionalRead, IoTotals::one(32_768, 1_000_000));
             estimate.add(
                 &seen,
-                &Waiting::default(),
+                &ClassTotals::default(),
                 Time::default() + Duration::from_secs(60 * minute),
                 60_000,
             );

@@ -316,8 +316,7 @@ impl ShardState {
         let file = self.world.open(path, OpenMode::Read).await.map_err(no_database)?;
         let offset = (u64::from(TemplateDatabase::SHAPE_PAGE) + 1) * u64::from(page_bytes);
         let (result, bufs) = file.read_at(offset, smallvec![PageBuf::empty(page_bytes as usize)]).await;
-        result?;
-        operation.completed(u64::from(page_bytes), self.world.now());
+        operation.completed(u64::from(page_bytes), result?, self.world.now());
         TemplateDatabase::of_shape_page(bufs[0].as_slice())
             .map_err(|source| CampaignError::Template { path: path.to_owned(), source })
     }

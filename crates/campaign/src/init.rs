@@ -115,8 +115,7 @@ async fn check_headers(
     let operation = side.databases[number].0.begin(IoClass::HousekeepingRead, state.world.now());
     let file = state.world.open(path, OpenMode::Read).await?;
     let (read, pages) = file.read_at(0, smallvec![page(), page()]).await;
-    read?;
-    operation.completed(2 * u64::from(page_bytes), state.world.now());
+    operation.completed(2 * u64::from(page_bytes), read?, state.world.now());
     let start = pages.iter().flat_map(|page| page.as_slice()).copied().collect::<Vec<u8>>();
     let header = DatabaseHeader::read(&start);
     header.map(drop).map_err(|damage| CampaignError::NoHeader { path: path.to_owned(), damage })

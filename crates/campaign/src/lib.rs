@@ -11,6 +11,7 @@ pub mod barrier;
 mod campaign;
 mod checksums;
 pub mod choice;
+mod devices;
 pub mod drill;
 mod error;
 mod estimate;

@@ -8,6 +8,7 @@ use solution::{EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec};
 use workload::mix::Mix;
 use world::{Duration, Task, Time};
 
+use crate::devices::Devices;
 use crate::error::CampaignError;
 use crate::estimate::Estimate;
 use crate::host::{Host, LOG_BUFFER_BYTES, OpenOptions, maintenance_config, ms};
@@ -298,6 +299,7 @@ impl Campaign<'_> {
         let opened = test.last_tick;
         // What the warm-up could not do is no part of the load that is judged.
         driving.load.make_up_for_at_most(Duration::ZERO);
+        let devices = Devices::look(&self.world, self.deployment).await;
         test.sampler.open_window(planned, opened, self.recorder)?;
         test.row.window_start_ms = Some(ms(opened));
         test.row.window_planned_ms = Some(planned.as_millis() as u64);
@@ -307,6 +309,8 @@ impl Campaign<'_> {
         let closed = test.last_tick;
         test.row.window_end_ms = Some(ms(closed));
         let mut window = test.sampler.close_window(closed, self.recorder)?;
+        let parts = Devices::look(&self.world, self.deployment).await.since(&devices, test.row.ordinal);
+        parts.into_iter().try_for_each(|part| self.record(part))?;
         if let Some(estimate) = estimate.filter(|_| passed.is_ok() && closed < opened + planned) {
             window.is_estimate = true;
             self.tell_estimate(test, &estimate, &window)?;

@@ -9,8 +9,8 @@ use futures_util::future::{Either, select};
 use results::figures::counted;
 use results::judge::latency_ms;
 use results::{
-    Database, DatabaseSize, Event, Instance, IoClass, Origin, Parameter, Recorder, Row, Severity, Test,
-    Verdict, Volume, Waiting,
+    ClassTotals, Database, DatabaseSize, Event, Instance, IoClass, Origin, Parameter, Recorder, Row,
+    Severity, Test, Verdict, Volume,
 };
 use solution::{Deployment, TestSpec};
 use world::{Duration, LocalFuture, Time, World};
@@ -22,7 +22,7 @@ use crate::load::Load;
 use crate::progress::{Progress, Rates, Watcher};
 use crate::recovery_report::told;
 use crate::room::Room;
-use crate::sampler::{ClassTotals, Sampler};
+use crate::sampler::Sampler;
 
 /// Counters are collected this often.
 pub const TICK: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ pub struct Running {
     /// Counts since the test began, or since the window opened.
     pub seen: ClassTotals,
     /// I/O that waited at the last tick.
-    pub waiting: Waiting,
+    pub waiting: ClassTotals,
     /// Batches in the same time.
     pub batches: u64,
     /// What it is doing.
@@ -192,7 +192,7 @@ impl Campaign<'_> {
             row,
             sampler,
             seen: ClassTotals::default(),
-            waiting: Waiting::default(),
+            waiting: ClassTotals::default(),
             batches: 0,
             phase: String::new(),
             last_tick: now,
@@ -262,7 +262,7 @@ impl Campaign<'_> {
         test.batches += batches;
         test.sampler.add(counts, from, to, self.recorder)?;
         self.note_lapses(test)?;
-        test.seen.add(|class| totals.class(class));
+        test.seen.merge(&totals);
         let seconds = to.since(from).as_secs_f64().max(1e-9);
         let transactional = [IoClass::TransactionalRead, IoClass::TransactionalWrite];
         let latency_ms = |class| latency_ms(test.seen.class(class), test.waiting.class(class)).unwrap_or(0.0);

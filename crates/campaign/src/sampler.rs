@@ -10,8 +10,8 @@
 
 use results::judge::{WindowFold, held_up};
 use results::{
-    Counter, CounterSample, Histogram, IoClass, IoCounters, IoTotals, Measure, Origin, RecordError, Recorder,
-    Sample, Waiting,
+    ClassTotals, Counter, CounterSample, Histogram, IoClass, IoCounters, IoTotals, Measure, Origin,
+    RecordError, Recorder, Sample,
 };
 use world::{Duration, Time};
 
@@ -28,7 +28,7 @@ pub struct DatabaseCounts {
     /// I/O on the database file.
     pub io: IoCounters,
     /// I/O on it that had begun and not completed when they were taken.
-    pub waiting: Waiting,
+    pub waiting: ClassTotals,
     /// Bytes of pages taken into use.
     pub growth_bytes: u64,
     /// Batches; none outside load tests.
@@ -43,7 +43,7 @@ pub struct LogCounts {
     /// I/O on log files and checkpoint.
     pub io: IoCounters,
     /// I/O on them that had begun and not completed when they were taken.
-    pub waiting: Waiting,
+    pub waiting: ClassTotals,
     /// Waits of page reads for a free buffer.
     pub page_fault_stalls: u64,
     /// Those of them that the size of the cache caused.
@@ -90,28 +90,6 @@ pub struct UsageCounts {
     pub host_memory_available_bytes: u64,
 }
 
-/// Sums of the I/O of each class, without the latencies one by one.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ClassTotals([IoTotals; IoClass::ALL.len()]);
-
-impl ClassTotals {
-    /// Sums of one class.
-    pub fn class(&self, class: IoClass) -> IoTotals {
-        self.0[class as usize]
-    }
-
-    /// Adds one operation.
-    #[cfg(test)]
-    pub fn record(&mut self, class: IoClass, bytes: u64, latency_ns: u64) {
-        self.0[class as usize].add(IoTotals::one(bytes, latency_ns));
-    }
-
-    /// Adds to each class.
-    pub fn add(&mut self, totals: impl Fn(IoClass) -> IoTotals) {
-        IoClass::ALL.into_iter().for_each(|class| self.0[class as usize].add(totals(class)));
-    }
-}
-
 impl HostCounts {
     /// All I/O of the host, database by database and log by log.
     pub fn io(&self) -> impl Iterator<Item = &IoCounters> {
@@ -120,17 +98,24 @@ impl HostCounts {
     }
 
     /// What of it waits.
-    pub fn waiting(&self) -> Waiting {
-        let mut waiting = Waiting::default();
+    pub fn waiting(&self) -> ClassTotals {
+        let mut waiting = ClassTotals::default();
         self.databases.iter().for_each(|database| waiting.merge(&database.waiting));
         self.logs.iter().for_each(|log| waiting.merge(&log.waiting));
         waiting
     }
 
+    /// How long the load generator held the I/O of the host.
+    fn held(&self) -> ClassTotals {
+        let mut held = ClassTotals::default();
+        self.io().for_each(|io| held.merge(io.held()));
+        held
+    }
+
     /// The sums of all I/O of the host.
     pub fn totals(&self) -> ClassTotals {
         let mut totals = ClassTotals::default();
-        self.io().for_each(|io| totals.add(|class| io.class(class).totals));
+        self.io().for_each(|io| totals.merge(&io.totals()));
         totals
     }
 
@@ -273,14 +258,15 @@ impl Sampler {
     ) -> Result<(), RecordError> {
         let (t_ms, interval_ms) = (ms(from), interval_ms(from, to));
         let origin = Origin::host(&self.host);
-        let (totals, waiting) = (counts.totals(), counts.waiting());
+        let (totals, waiting, held) = (counts.totals(), counts.waiting(), counts.held());
         let measures = IoClass::ALL.map(|class| (Measure::Io(class), totals.class(class)));
         let held_up = held_up(|class| totals.class(class), &waiting);
+        let held = IoClass::ALL.map(|class| (Measure::Held(class), held.class(class)));
         let batches = [
             (Measure::Batch, counts.load.service.totals),
             (Measure::BatchIntended, counts.load.response.totals),
         ];
-        for (measure, totals) in measures.into_iter().chain(held_up).chain(batches) {
+        for (measure, totals) in measures.into_iter().chain(held_up).chain(held).chain(batches) {
             self.record_sample(&origin, measure, t_ms, interval_ms, totals, recorder)?;
         }
         if let Some(usage) = counts.usage {

@@ -11,10 +11,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use results::{IoClass, IoCounters, IoStats, Waiting};
+use results::{ClassTotals, IoClass, IoCounters, IoStats, IoTotals};
 use slab::Slab;
 use smallvec::smallvec;
-use world::{Bufs, File, OpenMode, PageBuf, Time, World};
+use world::{Bufs, File, OpenMode, PageBuf, Passage, Time, World};
 
 use crate::error::Result;
 
@@ -59,10 +59,10 @@ impl Counters {
 
     /// The operations of this thread that wait at this moment. Those of redo workers, which are threads of their own,
     /// are not among them.
-    pub fn waiting(&self, now: Time) -> Waiting {
-        let mut waiting = Waiting::default();
+    pub fn waiting(&self, now: Time) -> ClassTotals {
+        let mut waiting = ClassTotals::default();
         for (_, (class, begun)) in self.0.in_flight.borrow().iter() {
-            waiting.add(*class, now.since(*begun).as_nanos() as u64);
+            waiting.add(*class, IoTotals::one(0, now.since(*begun).as_nanos() as u64));
         }
         waiting
     }
@@ -77,11 +77,15 @@ pub struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// Counts the operation with the bytes that it has moved.
-    pub fn completed(self, bytes: u64, now: Time) {
+    /// Counts the operation with the bytes that it has moved, and how long the program held it.
+    pub fn completed(self, bytes: u64, passage: Passage, now: Time) {
         let (class, begun) = self.counters.0.in_flight.borrow()[self.slot];
         let latency_ns = now.since(begun).as_nanos() as u64;
-        self.counters.0.counted.borrow_mut().io.record(class, bytes, latency_ns);
+        let mut counted = self.counters.0.counted.borrow_mut();
+        counted.io.record(class, bytes, latency_ns);
+        if let Some(held) = passage.held {
+            counted.io.record_held(class, held.as_nanos() as u64);
+        }
     }
 }
 
@@ -122,9 +126,9 @@ impl IoFile {
     pub(crate) async fn read(&self, class: IoClass, offset: u64, bufs: Bufs) -> Result<Bufs> {
         let (operation, bytes) = (self.begin(class), total_bytes(&bufs));
         let (result, bufs) = self.file.read_at(offset, bufs).await;
-        result?;
+        let passage = result?;
         assert!(total_bytes(&bufs) == bytes, "what is counted is what was asked for");
-        operation.completed(bytes, self.world.now());
+        operation.completed(bytes, passage, self.world.now());
         Ok(bufs)
     }
 
@@ -137,8 +141,7 @@ impl IoFile {
     pub(crate) async fn write(&self, class: IoClass, offset: u64, bufs: Bufs) -> Result<()> {
         let (operation, bytes) = (self.begin(class), total_bytes(&bufs));
         let (result, _) = self.file.write_at(offset, bufs).await;
-        result?;
-        operation.completed(bytes, self.world.now());
+        operation.completed(bytes, result?, self.world.now());
         Ok(())
     }
 
@@ -146,19 +149,24 @@ impl IoFile {
     pub(crate) async fn write_durable(&self, class: IoClass, offset: u64, bufs: Bufs) -> Result<()> {
         let (operation, bytes) = (self.begin(class), total_bytes(&bufs));
         let (result, _) = self.file.write_at(offset, bufs).await;
-        result?;
-        let synced = self.sync().await;
+        let written = result?;
+        let synced = self.sync_passage().await;
         // The write itself completed, so it counts whatever became of the sync.
-        operation.completed(bytes, self.world.now());
-        synced
+        let passage = synced.as_ref().map_or(written, |synced| written.and(*synced));
+        operation.completed(bytes, passage, self.world.now());
+        synced.map(|_| ())
     }
 
     pub(crate) async fn sync(&self) -> Result<()> {
+        self.sync_passage().await.map(|_| ())
+    }
+
+    async fn sync_passage(&self) -> Result<Passage> {
         let start = self.world.now();
-        self.file.sync().await?;
+        let passage = self.file.sync().await?;
         let latency_ns = self.world.now().since(start).as_nanos() as u64;
         self.counters.0.counted.borrow_mut().syncs.record(0, latency_ns);
-        Ok(())
+        Ok(passage)
     }
 
     fn begin(&self, class: IoClass) -> Operation<'_> {
@@ -175,7 +183,6 @@ mod tests {
     use std::pin::pin;
 
     use futures_util::poll;
-    use results::IoTotals;
     use world::Duration;
     use world::sim::{FixedLatency, FixedLatencyTimes, SimConfig, Simulation};
 
@@ -219,7 +226,7 @@ mod tests {
             assert_eq!(counters.waiting(world.now()).class(CLASS), minute, "taking counts leaves it waiting");
 
             read.await.unwrap();
-            assert_eq!(counters.waiting(world.now()), Waiting::default());
+            assert_eq!(counters.waiting(world.now()), ClassTotals::default());
             let hour = IoTotals::one(ONE as u64, 3_600_000_000_000);
             assert_eq!(counters.take().io.class(CLASS).totals, hour, "from its begin to its completion");
         });
@@ -235,9 +242,9 @@ mod tests {
                 assert!(poll!(&mut reads).is_pending());
                 assert_eq!(file.counters.waiting(world.now()).class(CLASS).count, 1);
             }
-            assert_eq!(file.counters.waiting(world.now()), Waiting::default());
+            assert_eq!(file.counters.waiting(world.now()), ClassTotals::default());
             assert!(file.read_one(CLASS, ONE as u64, ONE).await.is_err(), "nothing lies behind the end");
-            assert_eq!(file.counters.waiting(world.now()), Waiting::default());
+            assert_eq!(file.counters.waiting(world.now()), ClassTotals::default());
             assert_eq!(file.counters.take().io.class(CLASS).totals.count, 0);
         });
     }

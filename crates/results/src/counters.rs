@@ -69,6 +69,13 @@ macro_rules! stable_names {
                     $(IoClass::$class => concat!($name, "_waiting"),)*
                 }
             }
+
+            /// Stable name of the time that the load generator held operations of the class.
+            pub(crate) fn held_name(self) -> &'static str {
+                match self {
+                    $(IoClass::$class => concat!($name, "_held"),)*
+                }
+            }
         }
     };
 }
@@ -273,48 +280,66 @@ impl IoStats {
     }
 }
 
-/// Operations of each class that had begun and not completed at one moment: how many, and for how long they had
-/// waited. Their bytes are zero, since nothing was moved.
+/// Sums of the operations of each class, without the latencies one by one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Waiting([IoTotals; IoClass::ALL.len()]);
+pub struct ClassTotals([IoTotals; IoClass::ALL.len()]);
 
-impl Waiting {
-    /// Operations of one class.
+impl ClassTotals {
+    /// Sums of one class.
     pub fn class(&self, class: IoClass) -> IoTotals {
         self.0[class as usize]
     }
 
-    /// Adds an operation that has waited for so long.
-    pub fn add(&mut self, class: IoClass, waited_ns: u64) {
-        self.0[class as usize].add(IoTotals::one(0, waited_ns));
+    /// Adds to one class.
+    pub fn add(&mut self, class: IoClass, totals: IoTotals) {
+        self.0[class as usize].add(totals);
     }
 
     /// Adds the operations of `other`.
-    pub fn merge(&mut self, other: &Waiting) {
+    pub fn merge(&mut self, other: &ClassTotals) {
         self.0.iter_mut().zip(other.0).for_each(|(ours, theirs)| ours.add(theirs));
     }
 }
 
 /// Counts of every class.
 #[derive(Debug, Clone, Default)]
-pub struct IoCounters([IoStats; IoClass::ALL.len()]);
+pub struct IoCounters {
+    classes: [IoStats; IoClass::ALL.len()],
+    held: ClassTotals,
+}
 
 impl IoCounters {
     /// Counts of one class.
     pub fn class(&self, class: IoClass) -> &IoStats {
-        &self.0[class as usize]
+        &self.classes[class as usize]
+    }
+
+    /// The sums of every class.
+    pub fn totals(&self) -> ClassTotals {
+        ClassTotals(std::array::from_fn(|class| self.classes[class].totals))
+    }
+
+    /// How long the load generator held the operations of each class, at most; none where that is not known.
+    pub fn held(&self) -> &ClassTotals {
+        &self.held
     }
 
     /// Counts one completed operation.
     pub fn record(&mut self, class: IoClass, bytes: u64, latency_ns: u64) {
-        self.0[class as usize].record(bytes, latency_ns);
+        self.classes[class as usize].record(bytes, latency_ns);
+    }
+
+    /// Notes how long the load generator held an operation that was counted.
+    pub fn record_held(&mut self, class: IoClass, held_ns: u64) {
+        self.held.add(class, IoTotals::one(0, held_ns));
     }
 
     /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &IoCounters) {
-        for (ours, theirs) in self.0.iter_mut().zip(&other.0) {
+        for (ours, theirs) in self.classes.iter_mut().zip(&other.classes) {
             ours.merge(theirs);
         }
+        self.held.merge(&other.held);
     }
 
     /// The counts so far; starts again from zero.
@@ -337,11 +362,11 @@ mod tests {
 
     #[test]
     fn an_operation_that_waits_counts_with_the_time_that_it_has_waited_so_far() {
-        let mut waiting = Waiting::default();
-        waiting.add(IoClass::LogWrite, 58_000_000);
-        let mut other = Waiting::default();
-        other.add(IoClass::LogWrite, 2_000_000);
-        other.add(IoClass::LogRead, 7_000_000);
+        let mut waiting = ClassTotals::default();
+        waiting.add(IoClass::LogWrite, IoTotals::one(0, 58_000_000));
+        let mut other = ClassTotals::default();
+        other.add(IoClass::LogWrite, IoTotals::one(0, 2_000_000));
+        other.add(IoClass::LogRead, IoTotals::one(0, 7_000_000));
         waiting.merge(&other);
         let writes = IoTotals { count: 2, bytes: 0, latency_ns_sum: 60_000_000, latency_ns_max: 58_000_000 };
         assert_eq!(waiting.class(IoClass::LogWrite), writes);

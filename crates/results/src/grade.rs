@@ -144,7 +144,7 @@ pub fn is_load(kind: &str) -> bool {
 pub const MAINTENANCE_READS_PER_S_LEAST: f64 = MAINTENANCE_READS_PER_S.0 * 0.9;
 
 /// Every condition, in the order in which reports list what is missing.
-pub const CONDITIONS: [Condition; 38] = [
+pub const CONDITIONS: [Condition; 39] = [
     Condition {
         text: "rules of this table that the run recorded when it started",
         source: "a rule that is chosen after the run proves nothing",
@@ -341,6 +341,12 @@ pub const CONDITIONS: [Condition; 38] = [
         ..least("on_storage_percent", 100.0, "% of volumes", false)
     },
     Condition {
+        text: "volumes without the evidence of the run on their file system",
+        source: "ours: what the evidence writes goes to the storage that is measured",
+        remedy: "keep the evidence on another file system: `run --out FOLDER`, `fleet agent --state FOLDER`",
+        ..least("evidence_apart_percent", 100.0, "% of volumes", true)
+    },
+    Condition {
         text: "hosts whose kernel log was read throughout the run",
         source: "the published programme asks for clean event logs; a log that was not read is not known to be clean",
         remedy: "let Proofload read the kernel log: root, CAP_SYSLOG, or kernel.dmesg_restrict = 0",
@@ -513,6 +519,7 @@ mod tests {
             ("undeclared_sharing", most(0.0)),
             ("unbuffered_percent", least(100.0)),
             ("on_storage_percent", least(100.0)),
+            ("evidence_apart_percent", least(100.0)),
             ("kernel_log_percent", least(100.0)),
             ("excused_limits", most(0.0)),
             ("errors", most(0.0)),

@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Counter, CounterSample, IoClass, IoTotals, Measure, Origin, Sample, Waiting};
+use crate::{ClassTotals, Counter, CounterSample, IoClass, IoTotals, Measure, Origin, Sample};
 
 /// A rule about latencies: a class of I/O, and the mean or the worst sample of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,7 +165,7 @@ pub fn longest_ms(completed: IoTotals, waiting: IoTotals) -> Option<f64> {
 /// second hold only the waits that say more than the completed operations.
 pub fn held_up(
     completed: impl Fn(IoClass) -> IoTotals,
-    waiting: &Waiting,
+    waiting: &ClassTotals,
 ) -> impl Iterator<Item = (Measure, IoTotals)> {
     IoClass::ALL.into_iter().filter_map(move |class| {
         let (completed, waiting) = (completed(class), waiting.class(class));
@@ -243,7 +243,7 @@ impl WindowFold {
         let (class, is_waiting) = match row.measure {
             Measure::Io(class) => (class, false),
             Measure::Waiting(class) => (class, true),
-            Measure::Batch | Measure::BatchIntended => return,
+            Measure::Held(_) | Measure::Batch | Measure::BatchIntended => return,
         };
         if row.origin.instance.is_none() {
             return;

@@ -11,7 +11,7 @@ mod merge;
 mod recorder;
 mod rows;
 
-pub use counters::{Direction, IoClass, IoCounters, IoStats, IoTotals, Waiting};
+pub use counters::{ClassTotals, Direction, IoClass, IoCounters, IoStats, IoTotals};
 pub use grade::{Claim, Doubt, Grade, Rule};
 pub use recorder::{RecordError, Recorder, Row};
 pub use rows::{

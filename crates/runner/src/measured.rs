@@ -104,7 +104,7 @@ impl Measured<'_> {
             let clock = world.clone();
             row.world_detail = world.describe();
             recorder.record(row.clone().into())?;
-            let known = self.known.into_iter().chain(self.preflight.rows());
+            let known = self.known.into_iter().chain(self.preflight.rows(self.folder));
             known.into_iter().try_for_each(|row| recorder.record(row))?;
             // From here on a run that is killed can be told from no run at all.
             recorder.flush()?;

@@ -152,14 +152,16 @@ impl Preflight {
         }
     }
 
-    /// What was found, for the evidence.
-    pub fn rows(&self) -> Vec<Row> {
+    /// What was found, for the evidence, which goes into `folder`.
+    pub fn rows(&self, folder: &Path) -> Vec<Row> {
         let value =
             |name: &str| self.before.rows.iter().find(|row| row.name == name).map(|row| row.value.clone());
         let known: Vec<String> =
             ["Processor", "CPU", "Memory", "Kernel"].into_iter().filter_map(value).collect();
         let host = Host { name: self.host.clone(), description: known.join(", ") };
-        std::iter::once(host.into()).chain(self.before.rows.iter().cloned().map(Row::from)).collect()
+        let evidence = environment::evidence_rows(&self.host, &self.volumes, folder);
+        let found = self.before.rows.iter().cloned().chain(evidence);
+        std::iter::once(host.into()).chain(found.map(Row::from)).collect()
     }
 
     /// What tells this host and its storage from others.

@@ -182,6 +182,7 @@ database_mib = 64
             cache_filled_percent: Some(1.0),
             maintained_percent: Some(1.0),
             kernel_log_percent: Some(1.0),
+            evidence_apart_percent: Some(1.0),
             equal_hosts_percent: Some(1.0),
             starved_percent: Some(1.0),
             reads_per_batch: Some([1.0, 2.0]),

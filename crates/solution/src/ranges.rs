@@ -203,6 +203,7 @@ pub const SOLUTION: &Rows = &[
     ("qualification.latency_limits_percent", From(0.0, 1e9)),
     ("qualification.maintained_percent", From(0.0, 100.0)),
     ("qualification.kernel_log_percent", From(0.0, 100.0)),
+    ("qualification.evidence_apart_percent", From(0.0, 100.0)),
     ("qualification.equal_hosts_percent", From(0.0, 100.0)),
     ("qualification.starved_percent", From(0.0, 100.0)),
     ("qualification.reads_per_batch", From(0.0, 1e6)),

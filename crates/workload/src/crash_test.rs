@@ -213,7 +213,8 @@ impl Place {
         identity.as_mut_slice()[16..24].copy_from_slice(&file_bytes.to_le_bytes());
         let file = world.open(&format!("{}/{IDENTITY}", self.folder), OpenMode::CreateNew).await?;
         file.write_at(0, std::iter::once(identity).collect()).await.0?;
-        Ok(file.sync().await?)
+        file.sync().await?;
+        Ok(())
     }
 
     async fn find(world: &World, folder: &str) -> Result<Place> {
@@ -240,7 +241,7 @@ impl Place {
         let file = world.open(&path, OpenMode::Read).await?;
         let (read, pages) = file.read_at(0, std::iter::once(PageBuf::empty(SECTOR_BYTES)).collect()).await;
         match read {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(error) if is_gone(error.kind) => return Ok(Err("cannot be read")),
             Err(error) => return Err(error.into()),
         }
@@ -336,7 +337,7 @@ async fn commit_all(
             }
         }
         match done {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(engine::Error::Conflict) => {
                 transaction.rollback().await?;
                 continue;

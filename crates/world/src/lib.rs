@@ -84,6 +84,22 @@ pub struct IoTotals {
     pub syncs: u64,
 }
 
+/// Where the time of a completed read, write or sync went: this program's share. The rest is the operating system's and
+/// the storage's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Passage {
+    /// At most this long the program held it: before the operating system got it, and after the operating system
+    /// had completed it. `None` where there is nothing below: a file in memory, or simulated time.
+    pub held: Option<Duration>,
+}
+
+impl Passage {
+    /// That of this operation and of one that followed it.
+    pub fn and(self, next: Passage) -> Passage {
+        Passage { held: self.held.zip(next.held).map(|(first, second)| first + second) }
+    }
+}
+
 /// Processor time and memory of a host; processor times since some fixed moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostUsage {
@@ -103,6 +119,29 @@ pub struct HostUsage {
     pub program_late: Duration,
     /// Memory that could be given to programs now.
     pub memory_available_bytes: u64,
+}
+
+/// A block device since its host started, as the kernel counts it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceUsage {
+    /// Name that the kernel gave it.
+    pub name: String,
+    /// Reads completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Time of all reads together, in the queue of the kernel and in the device.
+    pub read_ms: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Time of all writes together.
+    pub write_ms: u64,
+    /// Time in which something was under way.
+    pub busy_ms: u64,
+    /// Time of everything together.
+    pub waited_ms: u64,
 }
 
 /// What a world implementation provides. Engine code uses [`World`], never this.
@@ -149,6 +188,10 @@ pub trait Host {
     fn sync_dir(&self, path: &str) -> LocalFuture<'static, Result<()>>;
     /// Free bytes where `path` lies.
     fn free_bytes(&self, path: &str) -> LocalFuture<'static, Result<u64>>;
+    /// The block device below the file system of `path`; `None` if there is none, or more than one.
+    fn device_usage(&self, _path: &str) -> LocalFuture<'static, Result<Option<DeviceUsage>>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
     /// Connects to a listening host.
     fn connect(&self, address: &str) -> LocalFuture<'static, Result<Rc<dyn HostConnection>>>;
     /// Listens on an address.
@@ -180,11 +223,11 @@ pub type Work = Box<dyn FnOnce() + Send>;
 /// An open file of a [`Host`].
 pub trait HostFile {
     /// Fills all of `bufs` from consecutive offsets; past the end of the file is [`ErrorKind::ShortRead`].
-    fn read_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)>;
+    fn read_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<Passage>, Bufs)>;
     /// Writes all of `bufs` at consecutive offsets, extending the file if needed.
-    fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)>;
+    fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<Passage>, Bufs)>;
     /// Makes contents and size durable.
-    fn sync(&self) -> LocalFuture<'static, Result<()>>;
+    fn sync(&self) -> LocalFuture<'static, Result<Passage>>;
     /// Current size in bytes.
     fn size(&self) -> LocalFuture<'static, Result<u64>>;
     /// Grows or cuts the file; new space reads as zeros, or as stale bytes under a fault.
@@ -374,6 +417,11 @@ impl World {
         self.0.free_bytes(path).await
     }
 
+    /// The block device below the file system of `path`; `None` if there is none, or more than one.
+    pub async fn device_usage(&self, path: &str) -> Result<Option<DeviceUsage>> {
+        self.0.device_usage(path).await
+    }
+
     /// Connects to a listening host.
     pub async fn connect(&self, address: &str) -> Result<Connection> {
         self.0.connect(address).await.map(Connection)
@@ -417,17 +465,17 @@ impl File {
     }
 
     /// Fills all of `bufs` from consecutive offsets.
-    pub fn read_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+    pub fn read_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<Passage>, Bufs)> {
         self.host.read_at(offset, bufs)
     }
 
     /// Writes all of `bufs` at consecutive offsets.
-    pub fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+    pub fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<Passage>, Bufs)> {
         self.host.write_at(offset, bufs)
     }
 
     /// Makes contents and size durable.
-    pub fn sync(&self) -> LocalFuture<'static, Result<()>> {
+    pub fn sync(&self) -> LocalFuture<'static, Result<Passage>> {
         self.host.sync()
     }
 

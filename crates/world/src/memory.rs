@@ -173,7 +173,8 @@ impl Aligned {
         // it is initialised.
         unsafe {
             let Some(memory) = NonNull::new(alloc(layout)) else { handle_alloc_error(layout) };
-            if align == SLAB_BYTES {
+            // Miri knows no advice.
+            if align == SLAB_BYTES && !cfg!(miri) {
                 let _ = madvise(memory.as_ptr().cast(), len, Advice::LinuxHugepage);
             }
             memory.write_bytes(0, len);

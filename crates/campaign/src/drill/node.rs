@@ -16,7 +16,7 @@ use replica::{Guard, Links, Network, Replica, ReplicaConfig};
 use replication::{
     Boot, DatabaseId, Epoch, Event, FromArbiter, Health, HostId, PeerMessage, Report, ToArbiter,
 };
-use results::{IoClass, IoCounters, IoStats, IoTotals, Waiting};
+use results::{ClassTotals, IoClass, IoCounters, IoStats, IoTotals};
 use serde::{Deserialize, Serialize};
 use workload::schema::FOLDERS;
 use workload::session::{Mailboxes, SessionError};
@@ -113,7 +113,7 @@ pub struct NodeSample {
     /// I/O on the files of all copies.
     pub io: IoCounters,
     /// I/O on them that has begun and not completed.
-    pub waiting: Waiting,
+    pub waiting: ClassTotals,
     /// Batches, by the time that each took.
     pub batches: IoStats,
 }
@@ -241,7 +241,7 @@ impl Node {
         let inner = &self.0;
         let (mut io_sum, mut batch_sum) = inner.measured.get();
         let (mut all, mut done) = (IoCounters::default(), IoStats::default());
-        let (mut copies, mut waiting, now) = (Vec::new(), Waiting::default(), inner.world.now());
+        let (mut copies, mut waiting, now) = (Vec::new(), ClassTotals::default(), inner.world.now());
         for (&database, copy) in inner.copies.borrow().iter() {
             let status = copy.replica.status();
             let mut io = copy.counters.take().io;

@@ -11,7 +11,7 @@ use campaign::barrier::{Alone, Barrier};
 use campaign::progress::{Progress, Watcher};
 use campaign::{CampaignError, database_path};
 use edb::page::{PageMut, PageRef};
-use results::{Outcome, Row};
+use results::{Outcome, RecoveryWork, Row};
 use smallvec::smallvec;
 use solution::{LoadMode, TestKind, TestSpec};
 use world::sim::Simulation;
@@ -335,6 +335,27 @@ fn a_flipped_bit_in_a_closed_log_fails_the_log_checksum_though_it_can_be_correct
     assert!(simulation.rot("a", &format!("{}/{newest}", first_log_dir()), 6000, 3));
     assert_eq!(failed_rules(&simulation, TestKind::LogChecksum).0, ["corrected_logs"]);
     assert_eq!(failed_rules(&simulation, TestKind::SoftRecovery).0, ["corrected_logs"]);
+}
+
+/// A bit that was corrected, the changes made again and the branches taken stand in the row of their instance.
+#[test]
+fn what_a_soft_recovery_did_is_in_the_rows_of_the_run() {
+    let simulation = initialised(27);
+    assert_eq!(failed_rules(&simulation, TestKind::LogGeneration).0, [""; 0]);
+    let world = simulation.host("a");
+    let logs = simulation.run_until(async { world.list(&first_log_dir()).await.expect("readable") });
+    let is_closed = |name: &&String| name.ends_with(".log") && name.len() == "E0000000001.log".len();
+    let newest = logs.iter().map(|entry| &entry.name).filter(is_closed).max().expect("there is a closed log");
+    assert!(simulation.rot("a", &format!("{}/{newest}", first_log_dir()), 6000, 3));
+    let (_, rows) = run_tests(&simulation, 25, |kind| kind == TestKind::SoftRecovery);
+    let recoveries = rows.iter().filter_map(|row| if let Row::Recovery(row) = row { Some(row) } else { None });
+    let work: Vec<&RecoveryWork> = recoveries.map(|row| row.work.as_ref().expect("it is known")).collect();
+    assert_eq!(work.len(), deployment().instances.len());
+    assert_eq!(work.iter().map(|work| work.segments_corrected).collect::<Vec<_>>()[0], 1, "{:?}", work[0]);
+    assert!(work[1..].iter().all(|work| work.segments_corrected == 0), "only the first log was damaged");
+    for work in work {
+        assert!(work.page_changes > 0 && !work.branches.is_empty(), "{work:?}");
+    }
 }
 
 fn copy(simulation: &Simulation, from: &str, to: &str) {

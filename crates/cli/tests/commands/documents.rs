@@ -10,7 +10,7 @@ const PROSE_COLUMNS_MAX: usize = 100;
 
 /// What a line is. A heading may be as wide as a row of a table.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
     Prose,
     Table,
     Code,
@@ -32,7 +32,7 @@ fn collect(dir: &Path, end: &str, found: &mut Vec<PathBuf>) {
 }
 
 /// Path below the root and text of every document.
-fn documents() -> BTreeMap<String, String> {
+pub fn documents() -> BTreeMap<String, String> {
     let root = root();
     let single = [
         "README.md",
@@ -53,7 +53,7 @@ fn documents() -> BTreeMap<String, String> {
 }
 
 /// Every line with its number and what it is. Code is fenced, or indented by four columns behind an empty line.
-fn lines(text: &str) -> Vec<(usize, Kind, &str)> {
+pub fn lines(text: &str) -> Vec<(usize, Kind, &str)> {
     let (mut fenced, mut indented, mut after_empty) = (false, false, true);
     let mut kind_of = |line: &str| {
         let is_fence = line.trim_start().starts_with("```");

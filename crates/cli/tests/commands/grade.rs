@@ -50,6 +50,7 @@ verified_logs = 1
 recovered_logs = 1
 kernel_log_percent = 0
 starved_percent = 100
+evidence_apart_percent = 0
 reads_per_batch = [0, 1000]
 writes_per_batch = [0, 1000]
 log_writes_per_batch = [0, 1000]

@@ -16,6 +16,7 @@ mod command_line;
 mod crash_test;
 mod deploy;
 mod designs;
+mod documented;
 mod documents;
 mod equal_pairs;
 mod grade;

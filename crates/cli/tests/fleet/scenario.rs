@@ -93,6 +93,9 @@ impl Scenario {
         let mut dice = Dice(Box::new(number));
         let hosts = dice.between(2, 3) as usize;
         let copies = dice.between(2, hosts as u64);
+        // The last copy may lag behind by its seven days: it has the logs and replays none unless it is activated.
+        let has_lagged = copies == 3 && seed.is_multiple_of(2);
+        let lagged = if has_lagged { "\nlagged = 1" } else { "" };
         let dial = dice.one_of(&["lossless", "lossless", "lossless", "good_availability"]);
         let kind = dice.one_of(&["host_killed", "host_cut_off", "volume_failed"]);
         let volume = if kind == "volume_failed" { "volume = \"V\"\n" } else { "" };
@@ -106,7 +109,7 @@ impl Scenario {
         let drilled = Drilled {
             hosts,
             databases: 2,
-            per_site: &format!("[{copies}]"),
+            per_site: &format!("[{copies}]{lagged}"),
             sites: &[],
             batches_per_s: dice.one_of(&[3, 10]),
             log_file_kib: dice.one_of(&[128, 1024]),
@@ -131,6 +134,7 @@ impl Scenario {
         let (after_ms, lasts_ms) = (dice.between(0, 1_500), dice.between(500, 6_000));
         faults.push(Fault { phase, after_ms, lasts_ms, kind: dice.kind(hosts) });
         let mut about = vec![dial.to_owned(), kind.to_owned(), format!("{copies} copies on {hosts} hosts")];
+        about.extend(has_lagged.then(|| "a lagged copy".to_owned()));
         about.extend(faults.iter().map(|fault| format!("{:?}", fault.phase)));
         Scenario { hosts, solution: drilled.text(), fast_ppm, faults, about }
     }

@@ -383,12 +383,37 @@ pub fn is_about_memory(row: &Environment) -> bool {
     row.area.starts_with("Volume ") && row.name == STORAGE_IS_MEMORY
 }
 
-/// What that row says of a volume that is known not to be in memory.
-pub const NOT_MEMORY: &str = "no";
+/// What the rows about a volume say where something is known not to be so.
+pub const NO: &str = "no";
+
+/// Name of the row that says of each volume whether the evidence of the run is on its file system.
+pub const HOLDS_EVIDENCE: &str = "Holds the evidence";
+
+/// A row for each volume: whether the evidence in `folder` is on the same file system.
+pub fn evidence_rows(host: &str, volumes: &[Volume], folder: &Path) -> Vec<Environment> {
+    let mounts = mounts::parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+    let device = |dir: &Path| mounts::of(&mounts, dir).map(|mount| mount.device.as_str());
+    let mut found = Findings { host, rows: Vec::new() };
+    for volume in volumes {
+        let area = format!("Volume {}", volume.name);
+        match device(&volume.dir).zip(device(folder)) {
+            Some((ours, evidence)) if ours == evidence => found.doubt(
+                &area,
+                HOLDS_EVIDENCE,
+                "yes",
+                Severity::Warning,
+                "what the evidence writes goes to the storage that is measured",
+            ),
+            Some(_) => found.row(&area, HOLDS_EVIDENCE, NO),
+            None => found.row(&area, HOLDS_EVIDENCE, "not known: a folder is on no mount of this host"),
+        }
+    }
+    found.rows
+}
 
 fn memory_row(found: &mut Findings<'_>, area: &str, in_memory: &InMemory) {
     match in_memory {
-        InMemory::No => found.row(area, STORAGE_IS_MEMORY, NOT_MEMORY),
+        InMemory::No => found.row(area, STORAGE_IS_MEMORY, NO),
         InMemory::Yes(what) => found.doubt(
             area,
             STORAGE_IS_MEMORY,

@@ -2,20 +2,20 @@
 //!
 //! Some conditions need rows that no table has. A report without its `run.db` says that they apply, not their figure.
 
+mod hosts;
+
 use std::collections::BTreeSet;
 
 use results::figures::percent;
 use results::grade::{CONDITIONS, Condition, MAINTENANCE_READS_PER_S_LEAST};
 use results::{Claim, Counter, Environment, IoClass, Origin, Rule, Severity, WorldKind};
 
-use super::checks;
 use super::equal_hosts::most_unequal;
 use super::host_system::most_starved;
 use super::model::*;
 use super::samples::of_test;
 use super::text::{bare, bytes, counted, number, significant};
-use crate::environment::sharing::{self, Shared};
-use crate::environment::{AFTER, KERNEL_LOG, NOT_MEMORY, NOT_READABLE, OVERWRITTEN, is_about_memory};
+use crate::environment::{AFTER, KERNEL_LOG, NOT_READABLE, OVERWRITTEN, is_about_memory};
 use crate::run_data::{Point, RunData};
 
 /// The figure of a condition and what the list of missing conditions says of it.
@@ -149,8 +149,12 @@ impl Graded<'_> {
             "verified_logs" => self.verified_logs(),
             "recovered_logs" => self.recovered_logs(),
             "hosts_percent" => self.hosts(),
-            "undeclared_sharing" | "unbuffered_percent" | "on_storage_percent" | "kernel_log_percent"
+            "undeclared_sharing"
+            | "unbuffered_percent"
+            | "on_storage_percent"
+            | "kernel_log_percent"
             | "starved_percent"
+            | "evidence_apart_percent"
                 if self.report.run.world == WorldKind::Simulated =>
             {
                 None
@@ -158,6 +162,7 @@ impl Graded<'_> {
             "undeclared_sharing" => self.undeclared_sharing(),
             "unbuffered_percent" => self.unbuffered(),
             "on_storage_percent" => self.on_storage(),
+            "evidence_apart_percent" => self.evidence_apart(),
             "kernel_log_percent" => self.kernel_log(),
             "excused_limits" => self.excused(),
             "errors" => self.errors(),
@@ -531,54 +536,6 @@ impl Graded<'_> {
         let (all, count) = (self.claim.hosts.len(), self.claim.hosts.len() - missing.len());
         let note = format!("hosts that took part: {count} of {all}; missing: {}", missing.join(", "));
         found(of_all(count, all), note)
-    }
-
-    fn undeclared_sharing(&self) -> Option<Found> {
-        let shared = sharing::undeclared(&self.report.environment);
-        let texts: Vec<String> = shared.iter().map(Shared::text).collect();
-        let count = counted(texts.len() as u64, "shared part");
-        found(Some(texts.len() as f64), format!("{count}: {}", texts.join("; ")))
-    }
-
-    fn unbuffered(&self) -> Option<Found> {
-        let is_good = |host: &&results::Host| {
-            self.report.checks.iter().any(|row| {
-                row.name == checks::UNBUFFERED && row.host == host.name && row.outcome == CheckOutcome::Good
-            })
-        };
-        let (count, all) = (self.report.hosts.iter().filter(is_good).count(), self.report.hosts.len());
-        found(of_all(count, all), format!("hosts known to bypass the page cache: {count} of {all}"))
-    }
-
-    /// Hosts whose kernel log could be read in full, from before the tests to behind them.
-    fn kernel_log(&self) -> Option<Found> {
-        let is_read = |host: &&results::Host| {
-            let rows =
-                self.report.environment.iter().filter(|row| row.host == host.name && is_kernel_log(row));
-            let rows: Vec<&Environment> = rows.collect();
-            !rows.is_empty() && !rows.into_iter().any(is_gap)
-        };
-        let all = self.report.hosts.len();
-        let count = self.report.hosts.iter().filter(is_read).count();
-        found(of_all(count, all), format!("hosts whose kernel log was read throughout: {count} of {all}"))
-    }
-
-    fn on_storage(&self) -> Option<Found> {
-        let is_of_it = |row: &&Environment, host: &str, volume: &str| {
-            row.host == host && row.area.strip_prefix("Volume ") == Some(volume) && is_about_memory(row)
-        };
-        let Some(data) = self.rows else { return of_rows() };
-        let mut others = Vec::new();
-        for volume in &data.volumes {
-            let row = data.environment.iter().find(|row| is_of_it(row, &volume.host, &volume.name));
-            match row.map(|row| (row.severity, row.value.as_str())) {
-                Some((Severity::Error, _)) => others.push(format!("{} is in memory", volume.name)),
-                Some((_, NOT_MEMORY)) => {}
-                _ => others.push(format!("whether {} is in memory is not known", volume.name)),
-            }
-        }
-        let all = data.volumes.len();
-        found(of_all(all - others.len(), all), others.join(", "))
     }
 
     /// Limits that were broken and not judged: a fault that the solution file schedules excuses what it causes.

@@ -46,7 +46,10 @@ pub fn test(data: &RunData, test: &Test) -> Result<TestReport, ReportError> {
         parameters: test.parameters.clone(),
         measures: measure_rows(&view, Scope::All)?
             .into_iter()
-            .map(|(measure, figures, percentiles)| MeasureRow { measure, figures, percentiles })
+            .map(|(measure, figures, percentiles)| {
+                let held_ms = held_ms(&view, &measure);
+                MeasureRow { measure, figures, percentiles, held_ms }
+            })
             .collect(),
         hosts: host_rows(&view)?,
         instances: instance_names
@@ -192,6 +195,11 @@ fn measure_rows<'a>(
         .collect()
 }
 
+fn held_ms(view: &TestView<'_>, measure: &str) -> Option<f64> {
+    let class = IoClass::from_name(measure)?;
+    view.totals(Scope::All, &[Measure::Held(class)]).latency_ms()
+}
+
 fn host_rows(view: &TestView<'_>) -> Result<Vec<HostRow>, ReportError> {
     if view.data.hosts.len() < 2 {
         return Ok(Vec::new());
@@ -233,10 +241,10 @@ fn database_rows(view: &TestView<'_>) -> Result<Vec<InstanceIo>, ReportError> {
     databases.map(|database| io_of(view, Scope::Database(&database.origin), &database.origin)).collect()
 }
 
-/// What the parts of modelled storage did, in the order in which a request meets them.
+/// What the parts of the storage did, in the order in which a request meets them.
 fn storage_parts(view: &TestView<'_>) -> Vec<StoragePart> {
-    const ORDER: [&str; 8] =
-        ["processor", "link", "controller", "read_cache", "store", "pool", "volume", "drive"];
+    const ORDER: [&str; 9] =
+        ["processor", "link", "controller", "read_cache", "store", "pool", "volume", "drive", "device"];
     let of_kind = |kind| view.data.parts.iter().filter(move |part| part.kind == kind);
     let parts = ORDER.into_iter().flat_map(of_kind);
     parts.filter(|part| part.test == view.test.ordinal).cloned().collect()

@@ -132,7 +132,7 @@ fn a_new_copy_whose_record_says_that_it_is_whole_has_its_pages_after_a_power_cut
     let read = simulation.run_until(async {
         let file = world.open("/db/a.edb", OpenMode::Read).await.expect("it is there");
         let (read, bufs) = file.read_at(0, smallvec![PageBuf::empty(3 * 4096)]).await;
-        read.map(|()| bufs[0].as_slice().to_vec())
+        read.map(|_| bufs[0].as_slice().to_vec())
     });
     let written = (0..3).flat_map(|number| page(number).bytes.to_vec()).collect::<Vec<u8>>();
     assert!(read.expect("it can be read") == written);

@@ -169,7 +169,8 @@ pub struct RecoveryWork {
 pub struct StoragePart {
     /// Test.
     pub test: u32,
-    /// What it is: `processor`, `link`, `controller`, `store`, `volume` or `drive`.
+    /// What it is: `processor`, `link`, `controller`, `store`, `volume` or `drive` of modelled storage; `device`, a
+    /// block device of a real host.
     pub kind: String,
     /// Its name.
     pub name: String,

@@ -14,6 +14,9 @@ pub enum Measure {
     /// I/O of one class that had begun and not completed at the end of the interval; the latency is the time that it
     /// had waited, and `bytes` is zero.
     Waiting(IoClass),
+    /// I/O of one class that completed; the latency is the time that the load generator held it, at most, and `bytes`
+    /// is zero. Only of hosts, and only where operations go to a device.
+    Held(IoClass),
     /// Batches, latency from their actual start; `bytes` is zero.
     Batch,
     /// Batches, latency from the start that a paced load intended; `bytes` is zero.
@@ -26,6 +29,7 @@ impl Measure {
         match self {
             Measure::Io(class) => class.name(),
             Measure::Waiting(class) => class.waiting_name(),
+            Measure::Held(class) => class.held_name(),
             Measure::Batch => "batch",
             Measure::BatchIntended => "batch_intended",
         }
@@ -36,10 +40,11 @@ impl Measure {
         match name {
             "batch" => Some(Measure::Batch),
             "batch_intended" => Some(Measure::BatchIntended),
-            _ => match name.strip_suffix("_waiting") {
-                Some(class) => IoClass::from_name(class).map(Measure::Waiting),
-                None => IoClass::from_name(name).map(Measure::Io),
-            },
+            _ => {
+                let of = |suffix| name.strip_suffix(suffix).and_then(IoClass::from_name);
+                let io = || IoClass::from_name(name).map(Measure::Io);
+                of("_waiting").map(Measure::Waiting).or(of("_held").map(Measure::Held)).or_else(io)
+            }
         }
     }
 }
@@ -242,8 +247,9 @@ mod tests {
 
     #[test]
     fn every_measure_and_counter_is_found_by_its_stable_name() {
-        let of_classes =
-            IoClass::ALL.into_iter().flat_map(|class| [Measure::Io(class), Measure::Waiting(class)]);
+        let of_classes = IoClass::ALL
+            .into_iter()
+            .flat_map(|class| [Measure::Io(class), Measure::Waiting(class), Measure::Held(class)]);
         for measure in of_classes.chain([Measure::Batch, Measure::BatchIntended]) {
             assert_eq!(Measure::from_name(measure.name()), Some(measure));
         }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use evidence::Report;
-use evidence::environment::{NOT_MEMORY, is_about_memory};
+use evidence::environment::{HOLDS_EVIDENCE, NO, STORAGE_IS_MEMORY};
 use evidence::report::{
     ConditionRow, PREDICTED, TestReport, conditions_of_tables, counted as number_of, counts, number,
     significant,
@@ -28,7 +28,8 @@ pub(super) fn check(report: &Report, findings: &mut Findings) {
     }
     figures(report, findings);
     kinds(report, findings);
-    in_memory(report, findings);
+    volumes_without(report, "on_storage_percent", STORAGE_IS_MEMORY, findings);
+    volumes_without(report, "evidence_apart_percent", HOLDS_EVIDENCE, findings);
     if report.verdict.grade == Grade::Qualified {
         qualified(report, findings);
     }
@@ -261,16 +262,15 @@ fn kinds(report: &Report, findings: &mut Findings) {
     }
 }
 
-/// The report does not list the volumes: one that the environment finds in memory is enough.
-fn in_memory(report: &Report, findings: &mut Findings) {
-    let is_stated = |row: &&ConditionRow| {
-        row.name == "on_storage_percent" && row.measured.is_some_and(|share| share >= 100.0)
-    };
+/// The report does not list the volumes: one of which the environment does not say that something is not so is enough.
+fn volumes_without(report: &Report, condition: &str, name: &str, findings: &mut Findings) {
+    let is_stated =
+        |row: &&ConditionRow| row.name == condition && row.measured.is_some_and(|share| share >= 100.0);
     let volumes = || report.environment.iter().filter(|row| row.area.starts_with("Volume "));
     let is_known = |volume: &Environment| {
         volumes().any(|row| {
             (&row.host, &row.area) == (&volume.host, &volume.area)
-                && (is_about_memory(row) && row.severity == Severity::Info && row.value == NOT_MEMORY)
+                && (row.name == name && row.severity == Severity::Info && row.value == NO)
         })
     };
     if let Some(row) = report.verdict.conditions.iter().find(is_stated)

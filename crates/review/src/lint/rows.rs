@@ -96,8 +96,8 @@ fn distributions(data: &RunData, test: &Test, findings: &mut Findings) {
     if test.kind == TestKind::Drill.name() {
         return;
     }
-    let is_waiting = |measure: &Measure| matches!(measure, Measure::Waiting(_));
-    for (origin, measure, counted) in at_host(data, test).into_iter().filter(|(_, of, _)| !is_waiting(of)) {
+    let has_none = |measure: &Measure| matches!(measure, Measure::Waiting(_) | Measure::Held(_));
+    for (origin, measure, counted) in at_host(data, test).into_iter().filter(|(_, of, _)| !has_none(of)) {
         let slices = data.histograms.get(&(test.ordinal, origin.clone(), measure));
         let held: Option<u64> = slices.into_iter().flatten().map(evidence::Slice::operations).sum();
         if held != Some(counted) {

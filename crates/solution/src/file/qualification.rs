@@ -34,6 +34,8 @@ pub struct Qualification {
     pub maintained_percent: Option<f64>,
     /// Least share of the hosts whose kernel log is read throughout the run, in percent.
     pub kernel_log_percent: Option<f64>,
+    /// Least share of the volumes that do not hold the evidence of the run, in percent.
+    pub evidence_apart_percent: Option<f64>,
     /// Least transactional I/O of the slowest host, of the fastest host with equal databases, in percent.
     pub equal_hosts_percent: Option<f64>,
     /// Most of the window for which the load generator may be kept from running, in percent.
@@ -74,6 +76,7 @@ impl Qualification {
             least("cache_filled_percent", self.cache_filled_percent),
             least("maintained_percent", self.maintained_percent),
             least("kernel_log_percent", self.kernel_log_percent),
+            least("evidence_apart_percent", self.evidence_apart_percent),
             least("equal_hosts_percent", self.equal_hosts_percent),
             most("starved_percent", self.starved_percent),
             both("reads_per_batch", self.reads_per_batch),

@@ -8,7 +8,8 @@ use super::power_switch::PowerSwitch;
 use super::shared::{Shared, turn};
 use world::real::failed;
 use world::{
-    Bufs, Error, ErrorKind, HostFile, LocalFuture, OpenMode, PageBuf, PageCodec, Result, TemplatePages,
+    Bufs, Error, ErrorKind, HostFile, LocalFuture, OpenMode, PageBuf, PageCodec, Passage, Result,
+    TemplatePages,
 };
 
 /// An open file of the shadow.
@@ -45,8 +46,12 @@ fn total(bufs: &Bufs) -> u64 {
     bufs.iter().map(PageBuf::len).sum::<usize>() as u64
 }
 
+fn passed(result: std::io::Result<()>, verb: &str, path: &str) -> Result<Passage> {
+    result.map(|()| Passage::default()).map_err(|cause| failed(verb, path, &cause))
+}
+
 impl HostFile for ShadowFile {
-    fn read_at(&self, offset: u64, mut bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+    fn read_at(&self, offset: u64, mut bufs: Bufs) -> LocalFuture<'static, (Result<Passage>, Bufs)> {
         let (node, path, shared) = (self.node.clone(), self.path.clone(), self.shared.clone());
         Box::pin(async move {
             turn().await;
@@ -65,11 +70,11 @@ impl HostFile for ShadowFile {
                 totals.reads += 1;
                 totals.read_bytes += bytes;
             });
-            (result.map_err(|cause| failed("read", &path, &cause)), bufs)
+            (passed(result, "read", &path), bufs)
         })
     }
 
-    fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+    fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<Passage>, Bufs)> {
         if let Some(error) = self.refused("write") {
             return Box::pin(std::future::ready((Err(error), bufs)));
         }
@@ -85,23 +90,23 @@ impl HostFile for ShadowFile {
                 totals.writes += 1;
                 totals.write_bytes += total(&bufs);
             });
-            (result.map_err(|cause| failed("write", &path, &cause)), bufs)
+            (passed(result, "write", &path), bufs)
         })
     }
 
-    fn sync(&self) -> LocalFuture<'static, Result<()>> {
+    fn sync(&self) -> LocalFuture<'static, Result<Passage>> {
         let (node, path, shared) = (self.node.clone(), self.path.clone(), self.shared.clone());
         let power = self.power.clone();
         let ignored = shared.ignores_sync();
         self.shared.finish(async move {
             if ignored {
-                return Ok(());
+                return Ok(Passage::default());
             }
             node.sync(&shared, |event| power.event(event))
                 .await
                 .map_err(|cause| failed("sync", &path, &cause))?;
             shared.count(|totals| totals.syncs += 1);
-            Ok(())
+            Ok(Passage::default())
         })
     }
 

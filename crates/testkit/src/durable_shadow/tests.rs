@@ -243,7 +243,7 @@ async fn change(world: &World, dir: &str, choices: [u64; 4]) -> world::Result<()
         1 => world.rename(&path, &format!("{dir}/{}", (name + 1) % 3)).await?,
         2 => world.remove(&path).await?,
         3 => open().await?.set_size(value % 6 * 4096).await?,
-        4 => open().await?.sync().await?,
+        4 => _ = open().await?.sync().await?,
         5 if more.is_multiple_of(4) => world.sync_dir(dir).await?,
         _ => {
             let pages = (0..=more % 3).map(|_| page(value as u8)).collect::<Bufs>();

@@ -170,6 +170,7 @@ impl Generator<'_> {
                 "copy-on-write: every page written moves, so reads become random",
             ),
             ("Volume data1", "Storage is memory", "no", Severity::Info, ""),
+            ("Volume data1", "Holds the evidence", "no", Severity::Info, ""),
             (
                 "Volume data1",
                 "Device",

@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use compio::BufResult;
 use compio::buf::IntoInner;
@@ -20,7 +21,10 @@ use super::ops::{Ops, give_way};
 use super::registered::InSlot;
 use super::shared::Counters;
 use super::transfer::{Direction, Many, Stretch};
-use crate::{Bufs, Error, HostFile, LocalFuture, PageBuf, PageCodec, Result, TemplatePages};
+use crate::{Bufs, Error, HostFile, LocalFuture, PageBuf, PageCodec, Passage, Result, TemplatePages};
+
+/// What a call to the kernel moved, and its buffers.
+type Called<B> = (io::Result<usize>, B);
 
 /// An open file.
 pub(super) struct RealFile(Rc<OpenFile>);
@@ -56,7 +60,7 @@ impl OpenFile {
         direction: Direction,
         offset: u64,
         mut bufs: Bufs,
-    ) -> (Result<()>, Bufs) {
+    ) -> (Result<Passage>, Bufs) {
         // Before the read and not behind it: what it brings is then used while it is in the processor's own caches.
         if self.in_memory && direction == Direction::Read {
             give_way().await;
@@ -70,10 +74,11 @@ impl OpenFile {
         }
         let total = bufs.iter().map(PageBuf::len).sum::<usize>();
         let operation = || format!("{} {total} bytes at {offset} of", direction.verb());
-        let mut done = 0;
+        let (mut done, mut held) = (0, Duration::ZERO);
         while done < total {
-            let result;
-            (result, bufs) = self.call(direction, offset, bufs, done).await;
+            let (result, held_in_call);
+            ((result, bufs), held_in_call) = self.call(direction, offset, bufs, done).await;
+            held += held_in_call;
             match result {
                 Ok(0) => {
                     let (kind, path) = (direction.short(), self.path.clone());
@@ -93,7 +98,7 @@ impl OpenFile {
         if self.in_memory && direction == Direction::Write {
             give_way().await;
         }
-        (Ok(()), bufs)
+        (Ok(Passage { held: (!self.in_memory).then_some(held) }), bufs)
     }
 
     /// One call to the kernel for everything after the first `done` bytes; plain opcodes for what is one stretch of
@@ -104,29 +109,30 @@ impl OpenFile {
         offset: u64,
         mut bufs: Bufs,
         done: usize,
-    ) -> (io::Result<usize>, Bufs) {
+    ) -> (Called<Bufs>, Duration) {
         let offset = offset + done as u64;
         if self.in_memory {
-            return (self.call_at_once(direction, offset, &mut bufs, done), bufs);
+            let result = self.call_at_once(direction, offset, &mut bufs, done);
+            return ((result, bufs), Duration::ZERO);
         }
         if let Some(memory) = PageBuf::stretch(&mut bufs) {
             let slot = self.ops.registered.slot(&bufs[0]);
             let stretch = Stretch { bufs, memory, done };
-            let (result, stretch) = match (direction, slot) {
+            let ((result, stretch), held) = match (direction, slot) {
                 (direction, Some(slot)) => {
                     self.submit(InSlot { direction, fd: self.fd.clone(), offset, stretch, slot }).await
                 }
                 (Direction::Read, None) => self.submit(ReadAt::new(self.fd.clone(), offset, stretch)).await,
                 (Direction::Write, None) => self.submit(WriteAt::new(self.fd.clone(), offset, stretch)).await,
             };
-            return (result, stretch.bufs);
+            return ((result, stretch.bufs), held);
         }
         let many = Many { bufs, done };
-        let (result, many) = match direction {
+        let ((result, many), held) = match direction {
             Direction::Read => self.submit(ReadVectoredAt::new(self.fd.clone(), offset, many)).await,
             Direction::Write => self.submit(WriteVectoredAt::new(self.fd.clone(), offset, many)).await,
         };
-        (result, many.bufs)
+        ((result, many.bufs), held)
     }
 
     /// One blocking call for what is left of the buffer that holds byte `done`.
@@ -151,32 +157,36 @@ impl OpenFile {
         Ok(0)
     }
 
-    async fn submit<B, T: OpCode + IntoInner<Inner = B> + 'static>(&self, op: T) -> (io::Result<usize>, B) {
-        let BufResult(result, op) = self.ops.submit(op).await;
-        (result, op.into_inner())
+    async fn submit<B, T: OpCode + IntoInner<Inner = B> + 'static>(&self, op: T) -> (Called<B>, Duration) {
+        let (BufResult(result, op), held) = self.ops.submit(op).await;
+        ((result, op.into_inner()), held)
     }
 }
 
 impl HostFile for RealFile {
-    fn read_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+    fn read_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<Passage>, Bufs)> {
         Box::pin(self.0.clone().transfer(Direction::Read, offset, bufs))
     }
 
-    fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+    fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<Passage>, Bufs)> {
         Box::pin(self.0.clone().transfer(Direction::Write, offset, bufs))
     }
 
-    fn sync(&self) -> LocalFuture<'static, Result<()>> {
+    fn sync(&self) -> LocalFuture<'static, Result<Passage>> {
         let file = self.0.clone();
         Box::pin(async move {
             // fdatasync: contents, and the size where it matters for reading them back; not the time stamps.
-            let synced = match file.in_memory {
-                true => file.fd.sync_data(),
-                false => file.ops.submit(Sync::new(file.fd.clone(), true)).await.0.map(drop),
+            let (synced, held) = match file.in_memory {
+                true => (file.fd.sync_data(), None),
+                false => {
+                    let (BufResult(synced, _), held) =
+                        file.ops.submit(Sync::new(file.fd.clone(), true)).await;
+                    (synced.map(drop), Some(held))
+                }
             };
             synced.map_err(|cause| failed("sync", &file.path, &cause))?;
             file.counters.synced();
-            Ok(())
+            Ok(Passage { held })
         })
     }
 
@@ -192,7 +202,7 @@ impl HostFile for RealFile {
             let op = AsyncifyFd::new(file.fd.clone(), move |file: &std::fs::File| {
                 BufResult(Ok(0), resize(file, bytes))
             });
-            let BufResult(_, op) = file.ops.submit(op).await;
+            let (BufResult(_, op), _) = file.ops.submit(op).await;
             let operation = || format!("set the size to {bytes} bytes of");
             op.into_inner().map_err(|cause| failed(operation(), &file.path, &cause))
         })

@@ -18,8 +18,8 @@ use super::ops::{Ops, give_way};
 use super::shared::{Counters, Run};
 use super::usage::{self, clock};
 use crate::{
-    Entry, Host, HostConnection, HostFile, HostListener, HostUsage, IoTotals, Lapse, LocalFuture, OpenMode,
-    Result, ShardStart, Time, WallClock, Work,
+    DeviceUsage, Entry, Host, HostConnection, HostFile, HostListener, HostUsage, IoTotals, Lapse,
+    LocalFuture, OpenMode, Result, ShardStart, Time, WallClock, Work,
 };
 
 /// One thread's view of the outside.
@@ -160,6 +160,10 @@ impl Host for RealHost {
 
     fn free_bytes(&self, path: &str) -> LocalFuture<'static, Result<u64>> {
         self.blocking(path, names::free_bytes)
+    }
+
+    fn device_usage(&self, path: &str) -> LocalFuture<'static, Result<Option<DeviceUsage>>> {
+        self.blocking(path, usage::of_device)
     }
 
     fn connect(&self, address: &str) -> LocalFuture<'static, Result<Rc<dyn HostConnection>>> {

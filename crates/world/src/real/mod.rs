@@ -23,6 +23,7 @@ mod modes;
 pub mod names;
 mod net;
 mod ops;
+mod passage;
 mod pulse;
 mod registered;
 mod shard;

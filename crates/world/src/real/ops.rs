@@ -15,6 +15,7 @@ use compio::driver::op::Asyncify;
 use compio::runtime::{Runtime, Submit};
 
 use super::cores::Cores;
+use super::passage::Passages;
 use super::registered::Registered;
 use crate::LocalFuture;
 
@@ -32,6 +33,7 @@ pub(super) struct Ops {
     cores: Option<Cores>,
     /// When the kernel was last given what there was.
     handed_over: Cell<Instant>,
+    passages: Passages,
     in_flight: Cell<usize>,
     /// Set when the thread ends: what has been submitted completes, nothing new starts.
     closing: Cell<bool>,
@@ -49,6 +51,7 @@ impl Ops {
             registered,
             cores,
             handed_over: Cell::new(Instant::now()),
+            passages: Passages::new(Instant::now()),
             in_flight: Cell::default(),
             closing: Cell::default(),
             orphans: RefCell::default(),
@@ -57,38 +60,55 @@ impl Ops {
         }
     }
 
-    /// Runs `main`, which the executor polls once in each of its turns: that is how turns are known here.
-    pub async fn watch_turns<T>(&self, main: impl Future<Output = T>) -> T {
-        let mut main = std::pin::pin!(main);
-        std::future::poll_fn(|cx| {
-            self.handed_over.set(Instant::now());
-            if !self.main.borrow().will_wake(cx.waker()) {
-                self.main.replace(cx.waker().clone());
+    /// Runs `main` and the tasks of this thread, turn by turn.
+    pub fn run<T>(&self, runtime: &Runtime, main: impl Future<Output = T>) -> T {
+        runtime.enter(|| {
+            self.main.replace(runtime.waker());
+            let waker = runtime.waker();
+            let mut cx = Context::from_waker(&waker);
+            let mut main = std::pin::pin!(main);
+            loop {
+                let now = Instant::now();
+                self.handed_over.set(now);
+                self.passages.turn(now);
+                if !self.orphans.borrow().is_empty() {
+                    self.poll_orphans(&mut cx);
+                }
+                if let Poll::Ready(result) = main.as_mut().poll(&mut cx) {
+                    runtime.run();
+                    return result;
+                }
+                let goes_on = runtime.run();
+                self.passages.look(Instant::now());
+                if goes_on { runtime.poll_with(Some(Duration::ZERO)) } else { runtime.poll() }
             }
-            if !self.orphans.borrow().is_empty() {
-                self.poll_orphans(cx);
-            }
-            main.as_mut().poll(cx)
         })
-        .await
     }
 
     /// An operation waits for the end of the turn.
-    fn pushed(&self) {
-        if self.handed_over.get().elapsed() >= HELD_BACK_MAX {
-            self.hand_over();
+    fn pushed(&self) -> usize {
+        let now = Instant::now();
+        let slot = self.passages.begin(now);
+        if now.saturating_duration_since(self.handed_over.get()) >= HELD_BACK_MAX {
+            self.hand_over_at(now);
         }
+        slot
     }
 
     /// Operations do not wait for the end of the turn.
     pub fn hand_over(&self) {
-        self.handed_over.set(Instant::now());
+        self.hand_over_at(Instant::now());
+    }
+
+    fn hand_over_at(&self, now: Instant) {
+        self.handed_over.set(now);
+        self.passages.leave(now);
         Runtime::with_current(hand_over);
     }
 
     /// Submits `op` when the future is first polled.
     pub fn submit<T: OpCode + 'static>(self: &Rc<Self>, op: T) -> InFlight<T> {
-        InFlight { ops: self.clone(), submit: Some(compio::runtime::submit(op)), started: false }
+        InFlight { ops: self.clone(), submit: Some(compio::runtime::submit(op)), passage: None }
     }
 
     /// Runs a blocking call on the driver's thread pool.
@@ -104,7 +124,7 @@ impl Ops {
             }
             BufResult(Ok(0), call())
         };
-        let BufResult(_, op) = self.submit(Asyncify::new(work)).await;
+        let (BufResult(_, op), _) = self.submit(Asyncify::new(work)).await;
         op.into_inner()
     }
 
@@ -170,43 +190,40 @@ pub(super) async fn give_way() {
     .await;
 }
 
-/// An operation; completes even if this future is dropped once it has been polled.
+/// An operation; completes even if this future is dropped once it has been polled. Tells how long this program held it.
 pub(super) struct InFlight<T: OpCode + 'static> {
     ops: Rc<Ops>,
     submit: Option<Submit<T>>,
-    started: bool,
+    /// Once it has been polled.
+    passage: Option<usize>,
 }
 
 impl<T: OpCode + 'static> Future for InFlight<T> {
-    type Output = BufResult<usize, T>;
+    type Output = (BufResult<usize, T>, Duration);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let begins = !self.started;
-        if begins {
+        if self.passage.is_none() {
             if self.ops.closing.get() {
                 return Poll::Pending;
             }
-            self.started = true;
             self.ops.in_flight.set(self.ops.in_flight.get() + 1);
         }
         let submit = self.submit.as_mut().expect("not polled after completion");
         let polled = Pin::new(submit).poll(cx);
-        if begins && polled.is_pending() {
-            self.ops.pushed();
-        }
+        let passage = self.passage.unwrap_or_else(|| self.ops.pushed());
+        self.passage = Some(passage);
         let result = std::task::ready!(polled);
         self.submit = None;
         self.ops.completed();
-        Poll::Ready(result)
+        Poll::Ready((result, self.ops.passages.end(passage, Instant::now())))
     }
 }
 
 impl<T: OpCode + 'static> Drop for InFlight<T> {
     fn drop(&mut self) {
         let Some(submit) = self.submit.take() else { return };
-        if !self.started {
-            return;
-        }
+        let Some(passage) = self.passage else { return };
+        self.ops.passages.forget(passage);
         // Dropping `submit` would cancel the operation and let the driver end before the kernel is done with it.
         let ops = self.ops.clone();
         // The next turn polls it, and each turn from then on that one of its events causes.

@@ -94,8 +94,8 @@ impl Thread {
     /// Runs `main`, then waits for the operations that are in flight; every other task is dropped.
     fn run<T, F: Future<Output = T>>(self, main: impl FnOnce(World) -> F) -> T {
         let Thread { runtime, ops, world } = self;
-        let result = runtime.block_on(async { ops.watch_turns(main(world)).await });
-        runtime.block_on(ops.close());
+        let result = ops.run(&runtime, main(world));
+        ops.run(&runtime, ops.close());
         take_slabs_from(None);
         result
     }

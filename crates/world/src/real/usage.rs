@@ -2,12 +2,14 @@
 //!
 //! Limits: the host's processor times come in clock ticks (10 ms). In a container they are those of the whole machine.
 
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::HostUsage;
+use super::failure::failed;
+use crate::{DeviceUsage, HostUsage, Result};
 
 /// What one of the kernel's clocks says: a time, or the processor time of a thread or of this program.
 pub(super) fn clock(clock: ClockId) -> Duration {
@@ -60,6 +62,29 @@ fn some_waited(pressure: &str) -> Option<Duration> {
     Some(Duration::from_micros(total_us.trim().parse().ok()?))
 }
 
+/// The block device of the file system of `path`. File systems without one, or with several, have number 0:n.
+pub(super) fn of_device(path: &str) -> Result<Option<DeviceUsage>> {
+    let metadata = std::fs::metadata(path).map_err(|cause| failed("ask for the device of", path, &cause))?;
+    let device = metadata.dev();
+    let folder = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let Ok(real) = std::fs::canonicalize(&folder) else { return Ok(None) };
+    let name = real.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let stat = std::fs::read_to_string(format!("{folder}/stat"));
+    Ok(stat.ok().and_then(|stat| device_usage(name, &stat)))
+}
+
+/// Fields as in the kernel's Documentation/block/stat.rst; a sector is 512 bytes there, whatever the device has.
+fn device_usage(name: String, stat: &str) -> Option<DeviceUsage> {
+    let fields: Vec<u64> = stat.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    let [reads, _, read_sectors, read_ms, writes, _, written_sectors, write_ms, _, busy_ms, waited_ms, ..] =
+        fields[..]
+    else {
+        return None;
+    };
+    let (read_bytes, write_bytes) = (read_sectors * 512, written_sectors * 512);
+    Some(DeviceUsage { name, reads, read_bytes, read_ms, writes, write_bytes, write_ms, busy_ms, waited_ms })
+}
+
 /// Memory of this program that lies in large pages; `None` where the kernel does not say.
 pub(super) fn large_page_bytes() -> Option<u64> {
     bytes_of(&std::fs::read_to_string("/proc/self/smaps_rollup").ok()?, "AnonHugePages:")
@@ -84,6 +109,18 @@ mod tests {
             "some avg10=51.10 avg60=60.21 avg300=63.44 total=7981975394\nfull avg10=0.00 total=0\n";
         assert_eq!(some_waited(pressure), Some(Duration::from_micros(7_981_975_394)));
         assert_eq!(bytes_of("MemTotal: 10 kB\nMemAvailable:    7 kB\n", "MemAvailable:"), Some(7 * 1024));
+    }
+
+    #[test]
+    fn a_device_says_what_it_has_done() {
+        let stat = "     100 7 80 900 20 3 16 40 2 500 940 0 0 0 0 5 30\n";
+        let known = device_usage("vda".into(), stat).unwrap();
+        assert_eq!((known.reads, known.read_bytes, known.read_ms), (100, 80 * 512, 900));
+        assert_eq!((known.writes, known.write_bytes, known.write_ms), (20, 16 * 512, 40));
+        assert_eq!((known.busy_ms, known.waited_ms), (500, 940));
+        assert_eq!(device_usage("vda".into(), "1 2 3"), None);
+        assert_eq!(of_device("/proc").unwrap(), None, "no device is below it");
+        assert!(of_device("/no such folder").is_err());
     }
 
     #[test]

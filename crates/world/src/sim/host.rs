@@ -20,7 +20,7 @@ use super::standstill::Suspends;
 use super::{Core, HostId, hash_of_str};
 use crate::{
     Bufs, Entry, ErrorKind, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode,
-    PageBuf, PageCodec, Result, SECTOR_BYTES, ShardStart, TemplatePages, Time, WallClock, World,
+    PageBuf, PageCodec, Passage, Result, SECTOR_BYTES, ShardStart, TemplatePages, Time, WallClock, World,
 };
 
 /// A process of a host, as one shard sees it.
@@ -284,7 +284,7 @@ impl SimFile {
         offset: u64,
         job: Job,
         bufs: Bufs,
-    ) -> LocalFuture<'static, (Result<()>, Bufs)> {
+    ) -> LocalFuture<'static, (Result<Passage>, Bufs)> {
         match self.host.request(kind, self.path_hash, offset, job, bufs) {
             Some(request) => {
                 let (host, path) = (self.host.clone(), self.path.clone());
@@ -305,7 +305,7 @@ struct Transfer {
 }
 
 impl Future for Transfer {
-    type Output = (Result<()>, Bufs);
+    type Output = (Result<Passage>, Bufs);
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let (result, bufs) = ready!(Pin::new(&mut self.request).poll(cx));
         let (bytes, is_read) = (byte_count(&bufs), self.kind == OpKind::Read);
@@ -323,12 +323,12 @@ impl Future for Transfer {
             true => format!("read {bytes} bytes at {} of", self.offset),
             false => format!("write {bytes} bytes at {} of", self.offset),
         };
-        Poll::Ready((explain(result, &self.path, operation), bufs))
+        Poll::Ready((explain(result, &self.path, operation).map(|()| Passage::default()), bufs))
     }
 }
 
 impl HostFile for SimFile {
-    fn read_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+    fn read_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<Passage>, Bufs)> {
         if !offset.is_multiple_of(SECTOR_BYTES as u64) {
             let result = explain(Err(NOT_WHOLE_SECTORS), &self.path, || format!("read at {offset} of"));
             return Box::pin(ready((result, bufs)));
@@ -336,7 +336,7 @@ impl HostFile for SimFile {
         self.transfer(OpKind::Read, offset, Job::Read { file: self.node.clone(), offset }, bufs)
     }
 
-    fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+    fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<Passage>, Bufs)> {
         let refusal = match offset.is_multiple_of(SECTOR_BYTES as u64) {
             _ if self.mode == OpenMode::Read => Some(READ_ONLY),
             true => None,
@@ -349,7 +349,7 @@ impl HostFile for SimFile {
         self.transfer(OpKind::Write, offset, Job::Write { file: self.node.clone(), offset }, bufs)
     }
 
-    fn sync(&self) -> LocalFuture<'static, Result<()>> {
+    fn sync(&self) -> LocalFuture<'static, Result<Passage>> {
         let mark = self.node.contents.borrow().sync_mark();
         let job = Job::Sync { file: self.node.clone(), mark };
         let Some(request) = self.host.request(OpKind::Sync, self.path_hash, 0, job, Bufs::new()) else {
@@ -361,7 +361,7 @@ impl HostFile for SimFile {
             if result.is_ok() {
                 host.add_to_totals(|totals| totals.syncs += 1);
             }
-            explain(result, &path, || "sync".into())
+            explain(result, &path, || "sync".into()).map(|()| Passage::default())
         })
     }
 

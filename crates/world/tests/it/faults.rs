@@ -21,15 +21,15 @@ fn the_nth_operation_of_a_kind_fails_and_only_that() {
         let failed = sim.run_until(async {
             let mut failed = Vec::new();
             for _ in 0..3 {
-                let result = match kind {
-                    OpKind::Read => file.read_at(0, block(0)).await.0,
-                    OpKind::Write => file.write_at(0, block(1)).await.0,
-                    OpKind::Sync => file.sync().await,
-                    OpKind::SyncDir => world.sync_dir("/d").await,
-                    OpKind::Rename => world.rename("/d/x", "/d/x").await,
-                    _ => file.set_size(4096).await,
+                let error = match kind {
+                    OpKind::Read => file.read_at(0, block(0)).await.0.err(),
+                    OpKind::Write => file.write_at(0, block(1)).await.0.err(),
+                    OpKind::Sync => file.sync().await.err(),
+                    OpKind::SyncDir => world.sync_dir("/d").await.err(),
+                    OpKind::Rename => world.rename("/d/x", "/d/x").await.err(),
+                    _ => file.set_size(4096).await.err(),
                 };
-                failed.push(result.err().map(|error| error.kind));
+                failed.push(error.map(|error| error.kind));
             }
             failed
         });

@@ -57,7 +57,7 @@ async fn apply(world: &World, file: &mut File, bytes: &mut Vec<u8>, step: &Step)
             file.set_size(blocks * 4096).await.expect("resizes");
             bytes.resize(*blocks as usize * 4096, 0);
         }
-        Step::Sync => file.sync().await.expect("syncs"),
+        Step::Sync => _ = file.sync().await.expect("syncs"),
         Step::Reopen => *file = reopen(world, "/d/x").await,
     }
 }

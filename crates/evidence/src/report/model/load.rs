@@ -91,6 +91,10 @@ pub struct MeasureRow {
     pub figures: Figures,
     /// Latency percentiles.
     pub percentiles: Percentiles,
+    /// Part of the mean latency for which the load generator held the operations, at most; null where that is not
+    /// known. The rest is the operating system's and the storage's.
+    #[serde(default)]
+    pub held_ms: Option<f64>,
 }
 
 /// One measure of one host.

@@ -67,6 +67,7 @@ impl Honest {
         self.add(Host { name: HOST.into(), description: String::new() });
         self.add(Volume { host: HOST.into(), name: "V1".into(), path: "/srv/v1".into() });
         self.environment("Volume V1", "Storage is memory", "no", Severity::Info);
+        self.environment("Volume V1", "Holds the evidence", "no", Severity::Info);
         self.environment("Volume V1", "File system", "ext4 on /srv", Severity::Info);
         self.environment("After the tests", "Kernel log", "no storage error or warning", Severity::Info);
         for (log, database) in names() {
