@@ -348,7 +348,8 @@ fn what_a_soft_recovery_did_is_in_the_rows_of_the_run() {
     let newest = logs.iter().map(|entry| &entry.name).filter(is_closed).max().expect("there is a closed log");
     assert!(simulation.rot("a", &format!("{}/{newest}", first_log_dir()), 6000, 3));
     let (_, rows) = run_tests(&simulation, 25, |kind| kind == TestKind::SoftRecovery);
-    let recoveries = rows.iter().filter_map(|row| if let Row::Recovery(row) = row { Some(row) } else { None });
+    let recoveries =
+        rows.iter().filter_map(|row| if let Row::Recovery(row) = row { Some(row) } else { None });
     let work: Vec<&RecoveryWork> = recoveries.map(|row| row.work.as_ref().expect("it is known")).collect();
     assert_eq!(work.len(), deployment().instances.len());
     assert_eq!(work.iter().map(|work| work.segments_corrected).collect::<Vec<_>>()[0], 1, "{:?}", work[0]);

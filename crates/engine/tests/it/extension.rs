@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::common::{PAGE_BYTES, SmallDatabase, check_structure, create, scan, tree_number};
-use engine::{Durability, Error, Instance, InstanceConfig, RecoveryBranch, Redo};
+use engine::{Durability, Error, Instance, InstanceConfig, RecoveryBranch};
 use world::sim::{
     Faults, FixedLatency, FixedLatencyTimes, OpKind, PowerCut, RequestId, SimConfig, Simulation,
     StorageModel, StorageRequest, VolumeId,
@@ -140,46 +140,5 @@ fn a_sync_of_a_new_length_that_fails_stops_the_instance() {
         let inserted = growing.insert(1, tree_number(0), &rows.to_be_bytes(), &[1; 300]).await;
         assert!(inserted.is_err(), "it grew, and the sync failed");
         assert!(matches!(instance.check(), Err(Error::Stopped(_))), "{:?}", instance.check());
-    });
-}
-
-/// Redo in the order of the log reads pages ahead, across the record of a new length that makes it clear the new space
-/// of a file that has long had that length. What it has read there is gone by then: the record that makes such a page
-/// anew counts, whatever was read, or the page is never written and its rows are zeros in the file.
-#[test]
-fn pages_that_were_read_before_their_space_was_cleared_are_written_again() {
-    let (sim, world) = simulation();
-    sim.set_faults(Faults { power_cut: PowerCut::keep_all(), ..Faults::default() });
-    let (mut config, rows) = sim.run_until(filled(&world, u32::MAX));
-    // The pages behind the new length reach the file because the cache is small.
-    config.checkpoint_depth_bytes = 1 << 30;
-    config.cache_bytes_per_database = 32 * PAGE_BYTES as u64;
-    config.redo = Redo::InLogOrder;
-    let last = rows + 400;
-    sim.run_until(async {
-        let (instance, _) = Instance::open(&world, &config).await.unwrap();
-        for n in rows..last {
-            insert(&instance, n).await;
-            // This page is always in use, so it is never written, and the checkpoint stays before its first change.
-            let mut always = instance.begin();
-            always.replace(1, tree_number(0), &0u32.to_be_bytes(), &[n as u8; 300]).await.unwrap();
-            always.commit(Durability::Durable).await.unwrap();
-        }
-        eprintln!("PAGES {rows} {:?}", instance.database_pages(1));
-        std::mem::forget(instance);
-    });
-    sim.crash("h");
-    let world = sim.restart("h");
-    // Every page that was read ahead stays in memory until its record comes.
-    config.cache_bytes_per_database = 64 << 20;
-    sim.run_until(async {
-        let (instance, report) = Instance::open(&world, &config).await.unwrap();
-        assert!(report.branches.of(RecoveryBranch::NewSpaceCleared) > 0, "{report:?}");
-        instance.close().await.unwrap();
-        let (instance, _) = Instance::open(&world, &config).await.unwrap();
-        check_structure(&instance, 1, 1).await.unwrap();
-        let found = scan(&instance.begin(), 1, tree_number(0)).await.unwrap().len();
-        assert_eq!(found as u32, last);
-        instance.close().await.unwrap();
     });
 }
