@@ -54,6 +54,7 @@ soak:
 	PROOFLOAD_MATRIX=1 $(CARGO) test --release -p proofload --locked --test commands claim_matrix:: -- --nocapture
 	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p review --locked --test it compare_pairs:: -- --nocapture
 	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p proofload --locked --test commands equal_pairs:: -- --include-ignored --nocapture
+	PROOFLOAD_CAUSES=20 $(CARGO) test --release -p review --locked --test it explain:: -- --nocapture
 	tools/busy-suite
 
 miri:

@@ -26,54 +26,24 @@ def unseen(kinds):
 
 
 def causes(report):
-    """What is known of the causes of broken limits of latency."""
-    kinds = {"drive": "disks", "controller": "controllers", "link": "links", "processor": "processors of a host",
-             "read_cache": "read caches", "store": "stores", "pool": "pools"}
+    """The paragraphs of the causes: a test that has none failed nothing, a cause proves and advises something."""
     told = []
-    for test in (t for t in report["tests"] if t["throughput"] is not None):
-        failed = [v["rule"] for v in test["verdicts"] if v["outcome"] == "fail"]
-        reads = any(rule.startswith("read_latency") for rule in failed)
-        logs = any(rule.startswith("log_write_latency") for rule in failed)
-        if reads:
-            told += even(test, "reads", "database", "reads", test["databases"])
-        if logs:
-            told += even(test, "log writes", "log", "log_writes", test["instances"])
-        if not reads and not logs:
-            continue
-        busy = {name: max(part["busy_share"] for part in test["storage_parts"] if part["kind"] == kind)
-                for kind, name in kinds.items() if any(part["kind"] == kind for part in test["storage_parts"])}
-        if busy:
-            order = sorted(busy.items(), key=lambda item: -item[1])
-            waits = f"requests waited for the {order[0][0]}" if order[0][1] >= 0.8 else \
-                "no part was busy most of the time, so requests were slow without waiting for each other"
-            shares = ", ".join(f"{name} {num(share * 100, 0)} %" for name, share in order)
-            told.append(f"{test['name']}: {waits}. Busy time of the busiest part of each kind: {shares}.")
-        generator = test["generator"]
-        if generator:
-            share = generator["busiest_thread_busy"]
-            share = generator["program_busy"] if share is None else share
-            told.append(f"{test['name']}: the load generator itself had no room on {generator['host']}: the storage may "
-                        "be faster than measured." if generator["was_limit"] else
-                        f"{test['name']}: the load generator had room: its busiest thread worked {num(share * 100, 0)} % "
-                        f"of the time on {generator['host']}.")
-    if told and not any(test["tuning"] for test in report["tests"]):
-        told.append("A test of the kind tune finds the load that the storage carries within the limits.")
+    for test in report["tests"]:
+        broken = any(v["outcome"] in ("fail", "unproved") or is_excused(v) for v in test["verdicts"])
+        for n, cause in enumerate(test["causes"]):
+            same(f"sentence: {test['name']} has a cause", True, broken and test["throughput"] is not None)
+            for key in ["name", "what", "since", "remedy"]:
+                same(f"sentence: {key} of a cause", True, bool(cause[key]))
+            same("sentence: proof of a cause", cause["name"] != "cannot_tell", bool(cause["proofs"]))
+            rows = "; ".join(f"{proof['rows']} {proof['figure']}" for proof in cause["proofs"])
+            told.append(f"{test['name']}: {'or: ' if n else ''}{cause['what']} ({cause['name']}, {cause['since']})."
+                        f"{f' Rows: {rows}.' if rows else ''} Try: {cause['remedy']}.")
+            for proof in cause["proofs"]:
+                mean = proof["figure"].startswith("mean ") and proof["figure"].split(",")[0].split(" ")[1]
+                row = next((m for m in test["measures"] if m["measure"] == proof["rows"]), None)
+                if mean and row:
+                    same(f"sentence: {proof['rows']} of a cause", significant(row["figures"]["latency_ms_mean"]), mean)
     return told
-
-
-def even(test, operations, thing, key, rows):
-    """Whether all databases or logs were slow, or one of them."""
-    found = [(row[key]["latency_ms_mean"], place(row)) for row in rows
-             if row[key] and row[key]["latency_ms_mean"] is not None]
-    found.sort(key=lambda pair: pair[0])
-    if len(found) < 2:
-        return []
-    (least, _), (most, slowest), middle = found[0], found[-1], found[len(found) // 2][0]
-    every = counted(len(found), thing)
-    if most >= 1.5 * middle:
-        return [f"{test['name']}: {operations} took {significant(most)} ms on {slowest}, and {significant(middle)} ms on "
-                f"the middle one of {every}: look at what {slowest} alone lies on."]
-    return [f"{test['name']}: {operations} were slow everywhere: {significant(least)} to {significant(most)} ms on {every}."]
 
 
 def bare(value):

@@ -19,6 +19,7 @@ mod clean_cmd;
 mod compare_cmd;
 mod crash_test_cmd;
 mod examples_cmd;
+mod explain_cmd;
 mod failure;
 #[cfg_attr(not(feature = "fleet"), path = "no_fleet.rs")]
 mod fleet_cmd;
@@ -94,6 +95,7 @@ enum Command {
     Clean(clean_cmd::CleanArguments),
     Report(report_cmd::ReportArguments),
     Serve(serve_cmd::ServeArguments),
+    Explain(explain_cmd::ExplainArguments),
     Compare(compare_cmd::CompareArguments),
     Lint(lint_cmd::LintArguments),
     Sql(sql_cmd::SqlArguments),
@@ -109,7 +111,7 @@ enum Command {
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Before there is hardware", &["check", "plan", "capacity", "simulate"]),
     ("On the hardware", &["probe", "calibrate", "run", "fleet", "crash-test", "verify", "clean"]),
-    ("With the evidence", &["report", "serve", "compare", "lint", "sql", "paper", "import"]),
+    ("With the evidence", &["report", "explain", "serve", "compare", "lint", "sql", "paper", "import"]),
     ("This program", &["examples", "schema", "completions", "man"]),
 ];
 
@@ -160,6 +162,7 @@ fn carry_out(command: Command) -> Result<Status, Failure> {
         Command::Clean(arguments) => clean_cmd::run(&arguments),
         Command::Report(arguments) => report_cmd::report(&arguments),
         Command::Serve(arguments) => serve_cmd::run(&arguments),
+        Command::Explain(arguments) => explain_cmd::run(&arguments),
         Command::Compare(arguments) => compare_cmd::run(&arguments),
         Command::Lint(arguments) => lint_cmd::run(&arguments),
         Command::Sql(arguments) => sql_cmd::run(&arguments),

@@ -42,6 +42,8 @@ enum Form {
     CrashTestListen,
     /// What `crash-test write --json` prints, as JSON Schema.
     CrashTestWrite,
+    /// What `explain --json` prints, as JSON Schema.
+    Explain,
     /// What `compare --json` prints, as JSON Schema.
     Compare,
     /// What `lint --json` prints, as JSON Schema.
@@ -78,6 +80,7 @@ pub fn run(arguments: &SchemaArguments) -> Result<Status, Failure> {
         Form::CrashTest => json(&schema_for!(runner::crash_test::Compared))?,
         Form::CrashTestListen => json(&schema_for!(answers::Heard))?,
         Form::CrashTestWrite => json(&schema_for!(answers::Committed))?,
+        Form::Explain => json(&schema_for!(review::explain::Explained))?,
         Form::Compare => json(&schema_for!(review::compare::Comparison))?,
         Form::Lint => json(&schema_for!(answers::Linted))?,
         Form::LintRules => json(&schema_for!(answers::LintRules))?,

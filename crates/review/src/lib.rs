@@ -10,6 +10,7 @@
 
 pub mod answers;
 pub mod compare;
+pub mod explain;
 pub mod import;
 pub mod lint;
 mod markup;

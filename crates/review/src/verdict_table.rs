@@ -98,7 +98,7 @@ fn place(verdict: &Verdict) -> String {
 }
 
 /// Writes words in lines of at most [`COLUMNS`], the first behind `head`, the others as far in.
-fn wrapped(text: &mut String, head: &str, words: &str) {
+pub(crate) fn wrapped(text: &mut String, head: &str, words: &str) {
     let mut line = head.to_owned();
     for word in words.split(' ') {
         if line.len() > head.len() && line.chars().count() + 1 + word.chars().count() > COLUMNS {

@@ -56,6 +56,7 @@ fn every_answer_in_json_is_of_its_published_schema() {
     answer("report", &["simulate", "s.toml"]);
     answer("report", &["report", &run]);
     answer("lint", &["lint", &run, &format!("{run}/report.json")]);
+    answer("explain", &["explain", &run]);
     answer("compare", &["compare", &run, &newest_run(at)]);
     answer("verify", &["verify", "data/v/DB1/DB1.edb"]);
     answer("clean", &["clean", "s.toml", "--dry-run"]);

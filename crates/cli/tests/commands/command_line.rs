@@ -229,6 +229,7 @@ fn schemas_are_printed_and_run_db_is_of_the_printed_one() {
         "clean",
         "verify",
         "crash-test",
+        "explain",
         "compare",
         "lint",
         "examples",

@@ -6,11 +6,11 @@
 //! 3. The grade of a run follows from its rows alone. A run that was killed, interrupted or not judged is `incomplete`.
 
 mod build;
-mod causes;
 mod charts;
 mod checks;
 mod conditions;
 mod equal_hosts;
+mod explain;
 mod first_page;
 mod host_system;
 mod html;
@@ -27,6 +27,7 @@ mod window;
 use std::path::{Path, PathBuf};
 
 pub use conditions::of_tables as conditions_of_tables;
+pub use explain::{CAUSES, of_rule as remedy_of_rule};
 pub use host_system::most_starved;
 pub use model::*;
 pub use svg::line_chart;

@@ -8,7 +8,7 @@ use results::{
 use super::model::*;
 use super::samples::{Moment, of_test};
 use super::window::{Scope, TestView};
-use super::{ReportError, charts, host_system, text, volumes};
+use super::{ReportError, charts, explain, host_system, text, volumes};
 use crate::run_data::RunData;
 
 const READ: Measure = Measure::Io(IoClass::TransactionalRead);
@@ -76,7 +76,9 @@ pub fn test(data: &RunData, test: &Test) -> Result<TestReport, ReportError> {
         storage_parts: storage_parts(&view),
         throughput,
         verdicts,
+        causes: Vec::new(),
     };
+    report.causes = explain::causes(&view, &report);
     report.lead = text::lead(&report, test.sessions);
     Ok(report)
 }

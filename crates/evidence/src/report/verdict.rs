@@ -4,10 +4,10 @@ use results::grade::Counts;
 use results::judge::LatencyRule;
 use results::{Ending, Grade, Measure, Outcome, Severity, Verdict, WorldKind};
 
+use super::conditions;
 use super::model::*;
 use super::text::{bare, counted, duration, number, significant};
 use super::window::{Scope, TestView};
-use super::{causes, conditions};
 use crate::run_data::RunData;
 use crate::store::misfit;
 
@@ -74,8 +74,21 @@ pub fn overall(data: &RunData, report: &Report) -> Overall {
         reasons.push(format!("{} about the environment: see “Environment”.", counted(doubts, "warning")));
     }
     let (passed, failed) = (counts.passed as u32, counts.failed as u32);
-    let (causes, unseen) = (causes::of(tests), unseen(tests));
+    let (causes, unseen) = (causes(tests), unseen(tests));
     Overall { grade, outcome: grade.into(), headline, reasons, causes, unseen, conditions, passed, failed }
+}
+
+/// The causes of all tests, one paragraph each.
+fn causes(tests: &[TestReport]) -> Vec<String> {
+    let of_test = |test: &TestReport| -> Vec<String> {
+        let paragraphs = test.causes.iter().enumerate();
+        paragraphs
+            .map(|(place, cause)| {
+                format!("{}: {}{}", test.name, if place > 0 { "or: " } else { "" }, cause.text())
+            })
+            .collect()
+    };
+    tests.iter().flat_map(of_test).collect()
 }
 
 /// What no checksum of a page shows: docs/faults.md.

@@ -3,6 +3,7 @@
 mod compare_and_paper;
 mod compare_pairs;
 mod damaged_runs;
+mod explain;
 mod forgeries;
 mod import;
 mod import_counters;

@@ -3,6 +3,7 @@
 //! Units are in the names; times are seconds since the run started unless the name says otherwise. A figure that could
 //! not be measured is null, never zero. Rates are counts divided by the length of the measured window.
 
+mod cause;
 mod charts;
 mod found;
 mod load;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::Broken;
 
+pub use cause::*;
 pub use charts::*;
 pub use found::*;
 pub use load::*;
@@ -123,7 +125,7 @@ pub struct Overall {
     pub headline: String,
     /// Why, one sentence each; of a run that held its limits, what is missing for a qualification.
     pub reasons: Vec<String>,
-    /// What is known of the causes of broken limits of latency, one sentence each.
+    /// The causes of the tests, one paragraph each.
     #[serde(default)]
     pub causes: Vec<String>,
     /// What the tests of the run cannot have seen, one sentence each.
@@ -258,6 +260,9 @@ pub struct TestReport {
     pub parameters: Vec<Parameter>,
     /// Judgements.
     pub verdicts: Vec<Verdict>,
+    /// Why it failed, the likeliest cause first; empty if it did not.
+    #[serde(default)]
+    pub causes: Vec<Cause>,
     /// Throughput of the mailbox load; null for tests without one.
     pub throughput: Option<Throughput>,
     /// Everything counted, all hosts together, by measure.

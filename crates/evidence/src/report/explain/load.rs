@@ -1,0 +1,177 @@
+//! Causes that lie in the load, the load generator and its settings.
+
+use results::{Measure, Outcome};
+
+use super::facts::{BUSY, Facts, Found, LOG, READ, busy, ms, percent};
+use crate::report::host_system::most_starved;
+use crate::report::text::{bytes, counted, number, significant};
+
+/// A load that does more than this multiple of its target is not the load that was asked for.
+const FAR_ABOVE: f64 = 2.0;
+/// And more than this multiple explains anything.
+const BEYOND: f64 = 5.0;
+/// The published loads read 28 to 60 pages per batch.
+const READS_PER_BATCH_LEAST: f64 = 5.0;
+/// From this share on, a part of a latency explains it.
+const MOSTLY: f64 = 0.4;
+/// From this share of the time on, a host that keeps the load generator waiting delays its I/O.
+const STARVED_PERCENT: f64 = 10.0;
+
+/// A closed load whose sessions could not ask for the target at the latencies that it had.
+pub fn too_few_sessions(facts: &Facts<'_>) -> Option<Found> {
+    let (sessions, target) = (facts.sessions?, facts.report.target_iops()?);
+    let achieved = facts.iops();
+    let is_idle = facts.parts("drive").all(|part| part.busy_share < BUSY);
+    let holds = facts.too_little() && !facts.is_slow() && is_idle && achieved > 0.0;
+    let needed = (f64::from(sessions) * target / achieved).ceil();
+    holds.then(|| {
+        let what = format!(
+            "The load asked for too little, not the storage: {} at these latencies make {} transactional I/O per \
+             second, the target of {} needs about {}",
+            counted(sessions.into(), "session"),
+            significant(achieved),
+            significant(target),
+            number(needed, 0)
+        );
+        let found = Found::new(0.9, "too_few_sessions", what).on("[load] sessions");
+        [READ, LOG, Measure::Batch].into_iter().fold(found, |found, measure| match facts.mean_ms(measure) {
+            Some(mean) => found.proof(measure.name(), format!("mean {}", ms(mean))),
+            None => found,
+        })
+    })
+}
+
+/// More load than was wanted.
+pub fn load_above_target(facts: &Facts<'_>) -> Option<Found> {
+    let (achieved, target) = (facts.iops(), facts.report.target_iops()?);
+    (achieved >= FAR_ABOVE * target && facts.sessions.is_some()).then(|| {
+        let times = significant(achieved / target);
+        let what =
+            format!("The load was {times} times its target, so more was asked of the storage than planned");
+        let weight = if achieved >= BEYOND * target { 0.99 } else { 0.92 };
+        Found::new(weight, "load_above_target", what).on("[load] sessions").proof(
+            "transactional_read and transactional_write",
+            format!("{} per second, target {}", significant(achieved), significant(target)),
+        )
+    })
+}
+
+/// Page reads waited for a free buffer.
+pub fn cache_too_small(facts: &Facts<'_>) -> Option<Found> {
+    let judged = facts.report.verdicts.iter().find(|verdict| verdict.rule == "page_fault_stalls")?;
+    let is_broken = judged.measured.zip(judged.limit).is_some_and(|(measured, limit)| measured > limit);
+    (is_broken && judged.outcome != Outcome::Pass).then(|| {
+        let of_cache = judged.outcome == Outcome::Unproved;
+        let what = match of_cache {
+            true => "Page reads waited for a free buffer, because the page cache is too small for the load",
+            false => "Page reads waited for a free buffer: the page cache is too small for the load, or not warm, or the \
+                      storage writes changed pages back too slowly",
+        };
+        let weight = if facts.is_slow() { 0.55 } else { 0.88 };
+        let found = Found::new(weight, "cache_too_small", what).on("[engine] cache_max_mib").proof(
+            "page_fault_stalls",
+            format!("{} per second", significant(judged.measured.unwrap_or(0.0))),
+        );
+        match facts.report.cache_bytes_max {
+            Some(most) => found.proof("cache_bytes", format!("at most {}", bytes(most as f64))),
+            None => found,
+        }
+    })
+}
+
+/// Databases that the cache holds: hardly anything is left to read.
+pub fn database_fits_cache(facts: &Facts<'_>) -> Option<Found> {
+    let load = facts.report.throughput.filter(|load| load.batches_per_s > 0.0)?;
+    let per_batch = load.reads_per_s / load.batches_per_s;
+    (facts.too_little() && per_batch < READS_PER_BATCH_LEAST).then(|| {
+        let what = "The page cache holds most of the databases, so the load has hardly anything to read";
+        let size = |amount: Option<u64>| amount.map_or("not known".to_owned(), |amount| bytes(amount as f64));
+        Found::new(0.975, "database_fits_cache", what)
+            .on("[sizing] database_mib")
+            .proof(READ.name(), format!("{} per batch", significant(per_batch)))
+            .proof("database_size", size(load.database_bytes_after))
+            .proof("cache_bytes", format!("at most {}", size(facts.report.cache_bytes_max)))
+    })
+}
+
+/// The load generator, or a processor of its host, had no time.
+pub fn processors(facts: &Facts<'_>) -> Option<Found> {
+    let is_broken = facts.is_slow() || facts.too_little();
+    if let Some(generator) = facts.report.generator.as_ref().filter(|generator| generator.was_limit) {
+        let busiest = generator.busiest_thread_busy.unwrap_or(generator.program_busy);
+        let what = format!(
+            "The load generator itself had no processor time left on {}: the storage may be faster than measured",
+            generator.host
+        );
+        return is_broken.then(|| {
+            Found::new(0.97, "processors", what)
+                .on(generator.host.clone())
+                .proof("cpu_busiest_thread_ns", percent(busiest))
+                .proof("host_cpu_busy_ns", percent(generator.host_busy.unwrap_or(0.0)))
+        });
+    }
+    if let Some(row) = most_starved(&facts.report.host_system).filter(|row| row.mean >= STARVED_PERCENT) {
+        let what = format!("The load generator had to wait for a processor on {}", row.host);
+        return is_broken.then(|| {
+            let figure = format!("{} {} on average", significant(row.mean), row.unit);
+            Found::new(0.94, "processors", what).on(row.host.clone()).proof(row.name.clone(), figure)
+        });
+    }
+    let part = facts.busiest("processor")?;
+    let before = before_volumes(facts).filter(|_| part.busy_share >= BUSY / 2.0);
+    (is_broken && (part.busy_share >= BUSY || before.is_some_and(|share| share >= MOSTLY))).then(|| {
+        let what = format!("Requests waited for the processors of a host: {}", part.name);
+        let found = Found::new(0.97, "processors", what)
+            .on(part.name.clone())
+            .proof(format!("storage_part {}", part.name), busy(part));
+        match before {
+            Some(share) => {
+                found.proof(READ.name(), format!("{} of the mean before the volume", percent(share)))
+            }
+            None => found,
+        }
+    })
+}
+
+/// Share of the mean read latency that had passed before the volumes of the model saw the reads.
+fn before_volumes(facts: &Facts<'_>) -> Option<f64> {
+    let read = facts.mean_ms(READ).filter(|mean| *mean > 0.0)?;
+    let slowest = facts.parts("volume").filter_map(|part| part.read_latency_ms).reduce(f64::max)?;
+    Some((1.0 - slowest / read).max(0.0))
+}
+
+/// What is left when everything is as it should be and slow.
+pub fn too_much_load(facts: &Facts<'_>) -> Option<Found> {
+    let disks = facts.drives();
+    let busiest = facts.busiest("drive");
+    let is_busy = busiest.is_some_and(|part| part.busy_share >= BUSY);
+    let is_broken = facts.reads_slow() || (facts.too_little() && is_busy) || (facts.logs_slow() && is_busy);
+    let weight = match (facts.has_parts(), is_busy) {
+        (true, true) => 0.8,
+        (false, _) if facts.reads_slow() => 0.5,
+        _ => return None,
+    };
+    is_broken.then(|| {
+        let what = match is_busy {
+            true => format!("More load than the {} disks carry within the limits: requests waited for them", disks.len()),
+            false => "Reads were slow everywhere and all the time: more load than the storage carries within the limits"
+                .to_owned(),
+        };
+        let found = Found::new(weight, "too_much_load", what);
+        let found = match facts.figures(READ) {
+            Some(reads) => found.proof(
+                READ.name(),
+                format!(
+                    "mean {}, {} outstanding",
+                    ms(reads.latency_ms_mean.unwrap_or(0.0)),
+                    significant(reads.outstanding)
+                ),
+            ),
+            None => found,
+        };
+        match busiest {
+            Some(part) => found.proof(format!("storage_part {}", part.name), busy(part)),
+            None => found,
+        }
+    })
+}

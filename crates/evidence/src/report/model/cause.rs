@@ -1,0 +1,43 @@
+//! Why a test failed.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A cause of a failed or unsteady test.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Cause {
+    /// Stable name, for example `too_much_load`; `cannot_tell` if the rows name none.
+    pub name: String,
+    /// What happened, as a sentence without its full stop.
+    pub what: String,
+    /// From when on: the whole window, or a second of it.
+    pub since: String,
+    /// The part, database or setting that it concerns; empty if it concerns all of them.
+    pub part: String,
+    /// Figures of the rows that prove it.
+    pub proofs: Vec<Proof>,
+    /// What to try.
+    pub remedy: String,
+}
+
+impl Cause {
+    /// Name of the answer that the rows name no cause.
+    pub const UNKNOWN: &str = "cannot_tell";
+
+    /// One paragraph.
+    pub fn text(&self) -> String {
+        let proofs: Vec<String> =
+            self.proofs.iter().map(|proof| format!("{} {}", proof.rows, proof.figure)).collect();
+        let proofs = if proofs.is_empty() { String::new() } else { format!(" Rows: {}.", proofs.join("; ")) };
+        format!("{} ({}, {}).{proofs} Try: {}.", self.what, self.name, self.since, self.remedy)
+    }
+}
+
+/// A figure of rows of `run.db`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Proof {
+    /// Measure, counter, part or setting, and where it was counted.
+    pub rows: String,
+    /// What it says, with its unit.
+    pub figure: String,
+}
