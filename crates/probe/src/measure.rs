@@ -138,7 +138,8 @@ async fn fill(world: &World, file: &File, bytes: u64) -> world::Result<()> {
     for writer in writers {
         writer.await?;
     }
-    file.sync().await
+    file.sync().await?;
+    Ok(())
 }
 
 /// What is common to the workers of a point.
