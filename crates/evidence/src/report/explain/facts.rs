@@ -235,18 +235,19 @@ pub fn step(seconds: &[IoTotals]) -> Option<(usize, f64, f64)> {
         totals
     };
     let whole = sum(seconds);
-    let mut before = sum(&seconds[..seconds.len().min(SETTLED_S)]);
+    let mut before = IoTotals::default();
     let mut found: Option<(usize, f64, f64)> = None;
-    for at in SETTLED_S..seconds.len().saturating_sub(SETTLED_S) {
+    for (at, second) in seconds.iter().enumerate() {
         let mean = |count: u64, ns: u64| (count > 0).then(|| ns as f64 / count as f64 / 1e6);
         let behind = (whole.count - before.count, whole.latency_ns_sum - before.latency_ns_sum);
         let levels = mean(before.count, before.latency_ns_sum).zip(mean(behind.0, behind.1));
-        if let Some((low, high)) = levels
+        let is_inside = at >= SETTLED_S && at + SETTLED_S < seconds.len();
+        if let Some((low, high)) = levels.filter(|_| is_inside)
             && found.is_none_or(|(_, before, after)| high / low > after / before)
         {
             found = Some((at, low, high));
         }
-        before.add(seconds[at]);
+        before.add(*second);
     }
     let (at, before, after) = found?;
     let half = (seconds.len() - at) / 2;

@@ -91,10 +91,10 @@ fn seeds() -> u64 {
 fn first_cause_is_the_one_that_was_planted() {
     let seeds = seeds();
     let mut all = Told::default();
-    println!(
+    eprintln!(
         "| planted | cases | first | among two | cannot tell | busiest part | without parts | first instead |"
     );
-    println!("|---|---:|---:|---:|---:|---:|---:|---|");
+    eprintln!("|---|---:|---:|---:|---:|---:|---:|---|");
     for (at, kind) in KINDS.iter().enumerate() {
         let mut told = Told::default();
         for which in 0..SOLUTIONS {
@@ -109,7 +109,7 @@ fn first_cause_is_the_one_that_was_planted() {
         let Told { cases, first, among_two, unknown, baseline, without_parts, .. } = told;
         let others = others.join(", ");
         let name = kind.names[0];
-        println!(
+        eprintln!(
             "| {name} | {cases} | {first} | {among_two} | {unknown} | {baseline} | {without_parts} | {others} |"
         );
         all.cases += cases;
@@ -120,7 +120,7 @@ fn first_cause_is_the_one_that_was_planted() {
         all.without_parts += without_parts;
     }
     let share = |count: u32| 100.0 * f64::from(count) / f64::from(all.cases.max(1));
-    println!(
+    eprintln!(
         "first {:.1} %, among two {:.1} %, cannot tell {:.1} %, busiest part {:.1} %, without parts {:.1} % of {} cases",
         share(all.first),
         share(all.among_two),
