@@ -17,7 +17,7 @@ use crate::stdout::{json, write_file};
 /// Name of the file with what performance counters say of the users.
 const PROFILE: &str = "profile.toml";
 
-/// Imports reports and configurations of Jetstress, and published papers.
+/// Imports Jetstress reports, papers, results of fio, counters, files of the calculator.
 ///
 /// Reports are HTML, papers are text or published figures (.toml). A configuration is XML and becomes a solution file.
 /// Performance counters are CSV (`relog -f csv`, `typeperf`) and become the profile of a solution file.

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Status};
 use crate::inputs::{self, SolutionArguments};
 use crate::stdout::data;
 
-/// Measures what a storage does at points of load, or chooses the points that say most about it.
+/// Measures what a storage does at points of load, or chooses these points.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub struct ProbeArguments {
@@ -28,7 +28,7 @@ pub struct ProbeArguments {
     /// How long to measure: 90s, 10m, 1h; 10m, or as long as the points of --from take.
     #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "next")]
     time: Option<Duration>,
-    /// Size of all files together: 4096, or 65536 where they are simulated.
+    /// Size of all files together: 4096, or 16384 where they are simulated.
     #[arg(long, value_name = "MIB", conflicts_with = "next", value_parser = clap::value_parser!(u64).range(64..=1 << 30))]
     size_mib: Option<u64>,
     /// Replace values of the storage models by this file (`simulate --assumptions`).
@@ -45,6 +45,9 @@ pub struct ProbeArguments {
     from: Option<PathBuf>,
 }
 
+/// Longest time of the reads that warm caches.
+const WARM_MOST: Duration = Duration::from_secs(120);
+
 /// Runs the command: rows of probe.csv on stdout, each as soon as it is known.
 pub fn run(arguments: &ProbeArguments) -> Result<Status, Failure> {
     let from = arguments.from.as_deref().map(inputs::points).transpose()?;
@@ -59,10 +62,12 @@ pub fn run(arguments: &ProbeArguments) -> Result<Status, Failure> {
     let interrupts = crate::signals::count_interrupts()?;
     let interrupted = || interrupts.load(Ordering::SeqCst) > 0;
     let (rows, not_told) = (RefCell::new(Vec::new()), RefCell::new(None));
-    let bytes = arguments.size_mib.unwrap_or(if arguments.simulated.is_some() { 65536 } else { 4096 }) << 20;
+    let bytes = arguments.size_mib.unwrap_or(if arguments.simulated.is_some() { 16384 } else { 4096 }) << 20;
     let measured = async |world: World, folders: Vec<String>| {
         let last = time.map(|time| world.now() + time.saturating_sub(Duration::from_secs(POINT_SECONDS)));
         let ground = Ground::make(&world, &folders, bytes / folders.len() as u64).await?;
+        let warmest = time.map_or(WARM_MOST, |time| WARM_MOST.min(time / 5));
+        ground.warm(&world, world.now() + warmest).await?;
         let mut told = |number: usize, row: &Row| {
             say!("{} of {}: {}", number + 1, points.len(), row.text());
             if let Err(failure) = data(&csv::line(row)) {

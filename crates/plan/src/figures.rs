@@ -4,9 +4,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use solution::Generation;
 
+use crate::failure::{Class, Failures, Kind};
 use crate::inputs::Inputs;
 use crate::meta_cache::MetaCache;
-use crate::sizing::{ServerNeed, Sizing};
+use crate::sizing::{ServerNeed, Sizing, server_need};
 use crate::{derive, formula};
 
 /// One figure.
@@ -40,16 +41,18 @@ fn group<const N: usize>(group: &'static str, lines: [Line; N]) -> impl Iterator
     })
 }
 
-/// All figures, heading by heading. `needs` are those of the fullest server.
+/// All figures, heading by heading. `needs` are those of the fullest server, `copies` the most on a server.
 pub fn figures(
     inputs: &Inputs<'_>,
     sizing: &Sizing,
+    (failures, copies): (&Failures, f64),
     needs: [&ServerNeed; 2],
     cache: Option<&MetaCache>,
 ) -> Vec<Figure> {
     let mut figures: Vec<Figure> = mailbox(inputs).collect();
     figures.extend(databases(inputs, sizing));
     figures.extend(memory(needs));
+    figures.extend(failures.classes.iter().filter_map(|class| processor(inputs, sizing, class, copies)));
     figures.extend(auto_dag(inputs, sizing.databases));
     figures.extend(cache.into_iter().flat_map(meta_cache));
     figures
@@ -117,6 +120,24 @@ fn memory(needs: [&ServerNeed; 2]) -> impl Iterator<Item = Figure> {
     let line =
         ("fitted_memory_gb", "memory of a server, in modules of one size", "GB", fitted, "sizes on sale");
     group("Memory", [line]).filter(|figure| figure.value > 0.0)
+}
+
+/// Use of the processor of the fullest server in failures of a kind, where one of them loses no database.
+fn processor(inputs: &Inputs<'_>, sizing: &Sizing, class: &Class, copies: f64) -> Option<Figure> {
+    let key = match class.kind {
+        Kind::Normal => "cpu_percent_normal",
+        Kind::Server => "cpu_percent_server",
+        Kind::TwoServers => "cpu_percent_two_servers",
+        Kind::Enclosure => "cpu_percent_enclosure",
+        Kind::Site => "cpu_percent_site",
+        Kind::SiteAndServer => "cpu_percent_site_and_server",
+        Kind::Named => "cpu_percent_named",
+    };
+    let actives = f64::from(class.worst_active);
+    let need = server_need(inputs, sizing.mailboxes_per_database, copies, actives);
+    let share = need.cpu_share.filter(|_| class.survived > 0)?;
+    let (label, value) = (class.kind.label(), share * 100.0);
+    Some(Figure { group: "Processor by failure", key, label, unit: "%", value, source: "[blog-2013]" })
 }
 
 /// Settings of a group that follow from the layout; groups have them from Exchange 2013 on.

@@ -152,12 +152,9 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
     // A named failure may load a server more than any that is enumerated.
     let named_active = failures.named().filter(|one| one.lost_databases == 0).map(|one| one.worst_active);
     let worst_active = named_active.fold(worst.worst_active, u32::max);
-    let server_by_layout = sizing::server_need(
-        &inputs,
-        sizing.mailboxes_per_database,
-        f64::from(layout.most_copies(inputs.servers.len())),
-        f64::from(worst_active),
-    );
+    let (mailboxes, copies) =
+        (sizing.mailboxes_per_database, layout.most_copies(inputs.servers.len()).into());
+    let server_by_layout = sizing::server_need(&inputs, mailboxes, copies, f64::from(worst_active));
     let worst_volume =
         failures.classes.iter().filter(|class| class.survived > 0).map(|class| class.worst_volume).max();
     let storage = storage::fit(&inputs, &sizing, &layout, worst_volume.unwrap_or(0));
@@ -188,7 +185,7 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
         copies: inputs.copies(),
         servers: servers(&inputs),
         targets: target::targets(&inputs, &sizing, &bound, &failures, tested),
-        figures: figures::figures(&inputs, &sizing, needs, cache.as_ref()),
+        figures: figures::figures(&inputs, &sizing, (&failures, copies), needs, cache.as_ref()),
         raid: storage::choices(&inputs, &sizing),
         growth: growth::growth(&inputs, &sizing, &storage),
         sizing,

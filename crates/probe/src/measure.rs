@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use world::{
-    Bufs, Error, ErrorKind, File, OpenMode, PageBuf, PageCodec, SECTOR_BYTES, TemplatePages, Time, World,
+    Bufs, Error, ErrorKind, File, OpenMode, PageBuf, PageCodec, SECTOR_BYTES, Task, TemplatePages, Time,
+    World,
 };
 
 use crate::point::{Latency, Load, Pattern, Point, Row};
@@ -25,6 +26,8 @@ pub const POINT_SECONDS: u64 = SETTLE.as_secs() + WINDOW.as_secs();
 const LONGEST: Duration = Duration::from_secs(600);
 /// Size and number of the writes that make a file.
 const MAKING: (usize, u64) = (1 << 20, 8);
+/// Size of the reads that warm caches, and how many are under way in each file.
+const WARMING: (u64, u64) = (64 << 10, 32);
 /// Most share by which the halves of a steady window differ, beside what chance explains.
 const STEADY: f64 = 0.1;
 
@@ -52,6 +55,31 @@ impl Ground {
             files.push(file);
         }
         Ok(Ground { files, file_bytes })
+    }
+
+    /// Reads every place of the files once, in no order, so that the caches of the storage hold what they will hold;
+    /// ends at `until` in any case.
+    ///
+    /// # Errors
+    /// A read fails.
+    pub async fn warm(&self, world: &World, until: Time) -> world::Result<()> {
+        let blocks = self.file_bytes / WARMING.0;
+        let places =
+            self.files.iter().flat_map(|file| (0..WARMING.1).map(move |first| (file.clone(), first)));
+        let readers = places.map(|(file, first)| {
+            let clock = world.clone();
+            world.spawn(async move {
+                let mut bufs: Bufs = std::iter::once(PageBuf::empty(WARMING.0 as usize)).collect();
+                let own = (first..blocks).step_by(WARMING.1 as usize);
+                for block in own.take_while(|_| clock.now() < until) {
+                    let (outcome, back) = file.read_at(scattered(block, blocks) * WARMING.0, bufs).await;
+                    outcome?;
+                    bufs = back;
+                }
+                Ok(())
+            })
+        });
+        all(readers.collect()).await
     }
 
     /// Removes the files.
@@ -90,11 +118,7 @@ impl Ground {
                 world.spawn(worker.work(tally.clone()))
             })
             .collect();
-        let mut outcome = Ok(());
-        for worker in workers {
-            outcome = outcome.and(worker.await);
-        }
-        outcome?;
+        all(workers).await?;
         // What was written must not be destaged at the cost of the next point.
         for file in &self.files {
             file.sync().await?;
@@ -135,11 +159,24 @@ async fn fill(world: &World, file: &File, bytes: u64) -> world::Result<()> {
             })
         })
         .collect();
-    for writer in writers {
-        writer.await?;
-    }
+    all(writers).await?;
     file.sync().await?;
     Ok(())
+}
+
+/// Waits for all of these tasks; the first error that any of them has.
+async fn all(tasks: Vec<Task<world::Result<()>>>) -> world::Result<()> {
+    let mut outcome = Ok(());
+    for task in tasks {
+        outcome = outcome.and(task.await);
+    }
+    outcome
+}
+
+/// The place of a number among `all` numbers in an order that jumps.
+fn scattered(number: u64, all: u64) -> u64 {
+    // A prime that divides no count of blocks of a file that could be made.
+    (u128::from(number) * 2_147_483_647 % u128::from(all)) as u64
 }
 
 /// What is common to the workers of a point.

@@ -168,6 +168,22 @@ mod tests {
     }
 
     #[test]
+    fn caches_are_warmed_by_reading_every_place_once() {
+        let simulation = Simulation::new(1, SimConfig::default());
+        let world = simulation.host("h");
+        simulation.volume("h", "/v", 1 << 40);
+        simulation.volume("h", "/w", 1 << 40);
+        simulation.run_until(async {
+            let folders = ["/v".to_owned(), "/w".to_owned()];
+            let ground = Ground::make(&world, &folders, 33 << 20).await.unwrap();
+            ground.warm(&world, world.now() + std::time::Duration::from_secs(1)).await.unwrap();
+            assert_eq!(world.io_totals().read_bytes, 66 << 20);
+            ground.warm(&world, world.now()).await.unwrap();
+            assert_eq!(world.io_totals().read_bytes, 66 << 20, "its time was over");
+        });
+    }
+
+    #[test]
     fn a_probe_has_all_patterns_and_repeats_one_point() {
         for count in [24, 60, 120] {
             let points = points(count);

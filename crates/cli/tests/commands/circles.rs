@@ -100,8 +100,9 @@ fn imports(text: &str, module: &Module, modules: &BTreeSet<Module>) -> Imports {
         let line = statement.rfind("use ").map(|at| statement[..at].rfind('\n').map_or(0, |start| start + 1));
         let import = line.map(|start| statement[start..].trim_end_matches(';'));
         let import = import.and_then(|import| import.trim_start().split_once("use "));
+        let is_visibility = |before: &str| before.is_empty() || before == "pub " || before.ends_with(") ");
         let Some((visible, tree)) =
-            import.filter(|(before, _)| before.is_empty() || before.starts_with("pub"))
+            import.filter(|(before, _)| is_visibility(before) && !before.contains(" fn "))
         else {
             rest += statement;
             continue;

@@ -327,7 +327,7 @@ fn every_shipped_solution_plans() {
         serde_json::from_str::<serde_json::Value>(&json).expect("stdout is data");
         planned += 1;
     }
-    assert_eq!(planned, 6);
+    assert_eq!(planned, 7);
 }
 
 /// The change to the targets is shown first and made only when asked for.

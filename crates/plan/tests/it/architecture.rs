@@ -132,6 +132,9 @@ fn meta_cache_figures_of_the_golden_example_are_those_computed_by_hand() {
     ] {
         assert_eq!(figure(key), value, "{key}");
     }
+    // 12 of 48 copies active: 1,000 x 8.766 + 3,000 x 2.055 megacycles of 200 x 9 x 2000 / 33.75.
+    near("cpu_percent_normal", 14_930.6 / 106_666.7 * 100.0);
+    near("cpu_percent_site", (2000.0 * 8.765_625 + 2000.0 * 2.055) / 106_666.7 * 100.0);
     for view in [plan::terminal(&plan), plan::html(&plan).replace("&#x2f;", "/")] {
         for one in &plan.figures {
             assert!(view.contains(one.label) && view.contains(one.source), "{}", one.label);

@@ -76,22 +76,13 @@ impl Case {
     }
 
     fn text(&self) -> String {
-        let Case { raid, disks, databases, volumes, database_mib, cache_mib, array, target, .. } = self;
+        let Case { databases, volumes, database_mib, cache_mib, array, target, .. } = self;
         let disk = "ST4000NM0023";
         let load = match self.is_paced {
             true => format!("iops = {target}\ntarget_iops = {}", target * 0.97),
             false => format!("sessions = {}\ntarget_iops = {target}", self.sessions),
         };
-        let storage = match self.is_thin {
-            true => format!(
-                "[[pool]]\nname = \"Pool\"\ndisk = \"{disk}\"\ndisks = {disks}\nraid = \"{raid}\"\nthin_chunk_kib = 256\n\
-                 [[volume]]\nname = \"V{{n}}\"\ncount = {volumes}\npool = \"Pool\"\ncapacity_gib = 512\npath = \"/v{{n}}\"\n"
-            ),
-            false => format!(
-                "[[volume]]\nname = \"V{{n}}\"\ncount = {volumes}\ndisk = \"{disk}\"\ndisks = {disks}\nraid = \"{raid}\"\n\
-                 path = \"/v{{n}}\"\n"
-            ),
-        };
+        let storage = self.storage(disk);
         let volume = if *volumes == *databases { "V{n}" } else { "V1" };
         let fault =
             if self.fault.is_empty() { String::new() } else { format!("[[fault]]\n{}\n", self.fault) };
@@ -152,6 +143,20 @@ warmup_limit_s = {}
 "#,
             self.duration_s, self.warmup_s
         )
+    }
+
+    fn storage(&self, disk: &str) -> String {
+        let Case { raid, disks, volumes, .. } = self;
+        match self.is_thin {
+            true => format!(
+                "[[pool]]\nname = \"Pool\"\ndisk = \"{disk}\"\ndisks = {disks}\nraid = \"{raid}\"\nthin_chunk_kib = 256\n\
+                 [[volume]]\nname = \"V{{n}}\"\ncount = {volumes}\npool = \"Pool\"\ncapacity_gib = 512\npath = \"/v{{n}}\"\n"
+            ),
+            false => format!(
+                "[[volume]]\nname = \"V{{n}}\"\ncount = {volumes}\ndisk = \"{disk}\"\ndisks = {disks}\nraid = \"{raid}\"\n\
+                 path = \"/v{{n}}\"\n"
+            ),
+        }
     }
 
     /// Simulates it. Nothing in the rows names what was planted: no event, no state of a part, no excuse.
