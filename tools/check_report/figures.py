@@ -92,7 +92,7 @@ class Window:
         """Mean time that the load generator held an operation, over all hosts; None if it is not known."""
         points = [p for source in self.helds.get(measure, []) for p in source["points"] if self.holds(p)]
         count = sum(p.count for p in points)
-        return sum(p.latency_ns_sum for p in points) / count / 1e6 if count else None
+        return sum(p.latency_ns for p in points) / count / 1e6 if count else None
 
     def counted(self, counter, **scope):
         """A counter over the window; None if it was never taken."""

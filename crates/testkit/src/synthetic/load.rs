@@ -230,6 +230,11 @@ impl Generator<'_> {
             ] {
                 self.counter(moment, host.clone(), counter, value)?;
             }
+            // Ten reads, of which the load generator held each for 30 us.
+            let held = IoTotals { count: 10, bytes: 0, latency_ns_sum: 300_000, latency_ns_max: 40_000 };
+            let measure = Measure::Held(IoClass::TransactionalRead);
+            let (t_ms, interval_ms) = (moment.t_ms, moment.interval_ms());
+            self.to.record(Sample::new(moment.test, host, measure, t_ms, interval_ms, held).into())?;
         }
         Ok(())
     }
