@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::check::check_row;
 use crate::point::{Latency, Load, Pattern, Point, ProbeError, Row};
 
-/// Engines that have one operation under way whatever `iodepth` says.
+/// Engines that have one operation under way for every `iodepth`.
 const ONE_AT_A_TIME: [&str; 6] = ["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"];
 const FORM: &str =
     "run fio with --output-format=json, jobs of one block size, and `stonewall` between points";

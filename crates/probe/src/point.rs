@@ -28,9 +28,9 @@ impl Pattern {
 /// How a point keeps the storage at work.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
-    /// Closed loop: so many operations are under way at any time.
+    /// Closed loop: operations that are under way at any time.
     Outstanding(f64),
-    /// Open loop: so many operations a second arrive, whether the earlier ones have completed or not.
+    /// Open loop: operations that arrive per second, whether the earlier ones have completed or not.
     Offered(f64),
 }
 

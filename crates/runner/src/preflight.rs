@@ -69,7 +69,7 @@ impl Preflight {
             return Err(PreflightError::Nothing);
         };
         let needs = HostNeeds::of(parts, true);
-        let mounts = mounts::parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+        let mounts = mounts::of_this_process();
         let dirs: Vec<PathBuf> = needs.folders.iter().map(|needs| needs.folder.clone()).collect();
         for dir in &dirs {
             folder::check(dir)?;

@@ -21,7 +21,7 @@ pub fn in_folder<T, F: Future<Output = world::Result<T>>>(
     main: impl FnOnce(World, String) -> F,
 ) -> Result<world::Result<T>, PreflightError> {
     folder::check(folder)?;
-    let mounts = mounts::parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+    let mounts = mounts::of_this_process();
     let folder: PathBuf = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     check_memory(&mounts, std::slice::from_ref(&folder))?;
     mounts::check_space(&mounts, &[(folder.clone(), bytes)])?;

@@ -391,7 +391,7 @@ pub const HOLDS_EVIDENCE: &str = "Holds the evidence";
 
 /// A row for each volume: whether the evidence in `folder` is on the same file system.
 pub fn evidence_rows(host: &str, volumes: &[Volume], folder: &Path) -> Vec<Environment> {
-    let mounts = mounts::parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+    let mounts = mounts::of_this_process();
     let device = |dir: &Path| mounts::of(&mounts, dir).map(|mount| mount.device.as_str());
     let mut found = Findings { host, rows: Vec::new() };
     for volume in volumes {

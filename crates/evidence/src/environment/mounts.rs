@@ -99,6 +99,11 @@ impl Mount {
     }
 }
 
+/// The mounts that this process sees; none where the kernel does not say.
+pub fn of_this_process() -> Vec<Mount> {
+    parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+}
+
 /// Reads `/proc/self/mountinfo`. Lines that are not understood are left out.
 pub fn parse(mountinfo: &str) -> Vec<Mount> {
     mountinfo.lines().filter_map(parse_line).collect()

@@ -61,7 +61,7 @@ pub fn servers(solution: &Solution, plan: &Plan) -> String {
     table(&columns, ["VersionNumber", "2.1"], rows)
 }
 
-/// Columns of `MailboxDatabases.csv` with the same value in every row: what Exchange takes where nobody says
+/// Columns of `MailboxDatabases.csv` with the same value in every row: what Exchange takes where a script does not say
 /// otherwise.
 const DEFAULTS: [(&str, &str); 17] = [
     ("GC", ""),

@@ -73,7 +73,7 @@ pub(super) fn of_device(path: &str) -> Result<Option<DeviceUsage>> {
     Ok(stat.ok().and_then(|stat| device_usage(name, &stat)))
 }
 
-/// Fields as in the kernel's Documentation/block/stat.rst; a sector is 512 bytes there, whatever the device has.
+/// Fields as in the kernel's Documentation/block/stat.rst; a sector is 512 bytes there on every device.
 fn device_usage(name: String, stat: &str) -> Option<DeviceUsage> {
     let fields: Vec<u64> = stat.split_whitespace().map_while(|field| field.parse().ok()).collect();
     let [reads, _, read_sectors, read_ms, writes, _, written_sectors, write_ms, _, busy_ms, waited_ms, ..] =

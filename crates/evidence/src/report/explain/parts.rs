@@ -14,7 +14,7 @@ const DISK_TIME: f64 = 2.5;
 /// Bytes that disks read for a byte that volumes read, and for one written where parities are kept, at most.
 const OWN_READS: f64 = 1.3;
 const OWN_PARITY: f64 = 3.0;
-/// From so many MiB more per second on, others read.
+/// MiB per second beside our own from which on others read.
 const FOREIGN_MIB: f64 = 2.0;
 /// Disks are slow from this multiple of the usual time for a request on.
 const SLOW_DISK: f64 = 0.95;

@@ -8,12 +8,12 @@ use super::facts::{Facts, Found, LOG, READ, Seconds, mean_ms, middle, ms};
 
 /// A request that waits this long waits for something that has failed.
 const SILENCE_MS: f64 = 1_500.0;
-/// So many seconds without a completion are no chance if at least so many are usual in one.
+/// Seconds without a completion that are no chance, where at least [`USUAL_PER_S`] operations complete in one.
 const SILENT_S: usize = 2;
 const USUAL_PER_S: f64 = 10.0;
 /// Log writes that wait this long wait for a sync.
 const STALL_MS: f64 = 800.0;
-/// And so many times the usual latency.
+/// Multiple of the usual latency that such a log write takes at least.
 const UNUSUAL: f64 = 15.0;
 
 /// Rates spread by chance as the root of their number of operations, those of a set limit by less than this share of
