@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::{PAGE_BYTES, SmallDatabase, check_structure, create, scan, tree_number};
+use crate::common::{PAGE_BYTES, REDO, SmallDatabase, check_structure, create, scan, tree_number};
 use engine::{Durability, Error, Instance, InstanceConfig, RecoveryBranch};
 use world::sim::{
     Faults, FixedLatency, FixedLatencyTimes, OpKind, PowerCut, RequestId, SimConfig, Simulation,
@@ -74,8 +74,7 @@ async fn insert(instance: &Instance, n: u32) {
     transaction.commit(Durability::Durable).await.unwrap();
 }
 
-/// A closed database into which so many rows have been inserted; stops before a row that makes it grow. Returns
-/// how many.
+/// A closed database with up to `most` rows; stops before a row that makes it grow. Returns the number of rows.
 async fn filled(world: &World, most: u32) -> (InstanceConfig, u32) {
     let config = create(world, 1, 1).await;
     let (instance, _) = Instance::open(world, &config).await.unwrap();
@@ -104,7 +103,7 @@ fn the_checkpoint_does_not_pass_a_length_that_is_not_durable() {
         let growing = instance.clone();
         drop(world.spawn(async move { insert(&growing, rows).await }));
         world.sleep(Duration::from_secs(1)).await;
-        // Somebody else's commit makes the record of the new length durable; the checkpoint comes several times then.
+        // Another commit makes the record of the new length durable; the checkpoint comes several times then.
         let mut other = instance.begin();
         other.replace(1, tree_number(0), &0u32.to_be_bytes(), &[7; 300]).await.unwrap();
         other.commit(Durability::Durable).await.unwrap();
@@ -141,4 +140,60 @@ fn a_sync_of_a_new_length_that_fails_stops_the_instance() {
         assert!(inserted.is_err(), "it grew, and the sync failed");
         assert!(matches!(instance.check(), Err(Error::Stopped(_))), "{:?}", instance.check());
     });
+}
+
+/// Redo of the whole log gives the database a length that its file has had since before the crash, and clears what
+/// lies behind the old one. Pages there were read ahead of that, with all that they were given later: they look as if
+/// redo had nothing to do, and the file has lost them.
+#[test]
+fn pages_that_were_read_before_redo_gave_the_file_its_length_are_written_again() {
+    for redo in REDO {
+        let sim = Simulation::new(1, SimConfig::default());
+        let world = sim.host("h");
+        sim.volume("h", "/db", 1 << 40);
+        sim.volume("h", "/log", 1 << 40);
+        let (config, rows) = sim.run_until(async {
+            let mut config = create(&world, 1, 1).await;
+            // One log holds everything since the database was created.
+            config.log_bytes = 4 << 20;
+            config.redo = redo;
+            let (instance, _) = Instance::open(&world, &config).await.unwrap();
+            let pages = instance.database_pages(1).unwrap();
+            let mut rows = 0;
+            // Some forty pages of rows in the new space.
+            let mut more = 400;
+            while more > 0 {
+                insert(&instance, rows).await;
+                rows += 1;
+                more -= u32::from(instance.database_pages(1).unwrap() > pages);
+            }
+            world.sleep(Duration::from_secs(30)).await;
+            // The pages were written. Each is in the log as an image now, behind the change that made it.
+            for row in 0..rows {
+                let mut transaction = instance.begin();
+                let key = row.to_be_bytes();
+                transaction.replace(1, tree_number(0), &key, &[!row as u8; 300]).await.unwrap();
+                transaction.commit(Durability::Durable).await.unwrap();
+            }
+            world.sleep(Duration::from_secs(30)).await;
+            (config, rows)
+        });
+        sim.crash("h");
+        let world = sim.restart("h");
+        sim.run_until(async {
+            world.remove("/log/E00.chk").await.unwrap();
+            let (instance, report) = Instance::open(&world, &config).await.unwrap();
+            instance.close().await.unwrap();
+            // From the file, without what redo has in memory.
+            let (instance, _) = Instance::open(&world, &config).await.unwrap();
+            check_structure(&instance, 1, 1).await.unwrap();
+            let found = scan(&instance.begin(), 1, tree_number(0)).await.unwrap();
+            let of = |row: u32| (row.to_be_bytes().to_vec(), vec![!row as u8; 300]);
+            assert!(found.into_iter().eq((0..rows).map(of)), "{redo:?}: rows are missing or are old");
+            use RecoveryBranch::{LaterImage, NewSpaceCleared, NoCheckpoint, VerifiedPageMadeAnew};
+            for branch in [NoCheckpoint, NewSpaceCleared, VerifiedPageMadeAnew, LaterImage] {
+                assert!(report.branches.of(branch) > 0, "{redo:?}: {branch:?} was not taken: {report:?}");
+            }
+        });
+    }
 }
