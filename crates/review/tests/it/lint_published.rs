@@ -1,4 +1,4 @@
-//! Every inconsistency that `published/README.md` lists is found, one by one.
+//! Every known inconsistency of the five published papers is found, one by one.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
 use std::path::Path;
