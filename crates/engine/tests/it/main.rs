@@ -17,6 +17,7 @@ mod limits;
 mod openings;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod redo_counts;
 mod released;
 mod standby;
 mod tampered;
