@@ -10,8 +10,7 @@ use results::IoClass;
 use world::sim::{FixedLatency, FixedLatencyTimes, SimConfig, Simulation};
 
 fn slow_reads() -> SimConfig {
-    let times =
-        FixedLatencyTimes { read_latency: Duration::from_millis(10), ..FixedLatencyTimes::default() };
+    let times = FixedLatencyTimes { read_latency: Duration::from_millis(10), ..FixedLatencyTimes::default() };
     SimConfig { storage: Box::new(FixedLatency::new(1, times)), ..SimConfig::default() }
 }
 
