@@ -9,97 +9,97 @@ use serde::Serialize;
 use crate::limits::PlanLimit;
 use crate::probe::{Figure, Probed};
 
-/// What a solution carries.
+/// Answer of `proofload capacity`: the mailboxes that a solution carries.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Capacity {
-    /// Version of this form: 1.
+    /// Version of this JSON document: 1.
     pub schema_version: u32,
     /// Name of the solution.
     pub solution: String,
-    /// Mailboxes that the file asks for.
+    /// Number of mailboxes in the solution file.
     pub mailboxes_wanted: u64,
-    /// The failure that the servers must carry.
+    /// Failure whose load the surviving servers must carry.
     pub failure: String,
-    /// The servers that are simulated together; none with `--plan-only`.
+    /// Servers that are simulated together; empty with `--plan-only`.
     pub servers: Vec<String>,
-    /// The solution as described, then its variations.
+    /// Answers: the solution as described first, then each variation.
     pub variants: Vec<Variant>,
 }
 
-/// What the solution carries as described, or with something changed.
+/// Answer for the solution as described, or with one change.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Variant {
-    /// What is changed; none of the solution as described.
+    /// What is changed; `None` for the solution as described.
     pub changed: Option<String>,
-    /// The limits of the plan, the lowest first.
+    /// Limits of the plan, lowest first.
     pub plan_limits: Vec<PlanLimit>,
-    /// What the simulation found; none with `--plan-only`.
+    /// Result of the simulations; `None` with `--plan-only`.
     pub simulated: Option<Simulated>,
 }
 
-/// What the simulation found.
+/// Result of the simulations of one variant.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Simulated {
     /// How the search ended.
     pub found: FoundKind,
-    /// Mailboxes that are carried: no limit was broken in any simulation with so many.
+    /// Number of mailboxes at which no simulation broke a limit.
     pub mailboxes: Option<u64>,
-    /// The limit is between these numbers of mailboxes: the bracket of the search, and where seeds scatter the 90 %
-    /// interval of the limit.
+    /// Interval of mailboxes in which the limit lies: the bracket of the search, or the 90 % interval of the limit
+    /// where seeds scatter.
     pub interval: Option<(f64, f64)>,
-    /// The limit that binds first.
+    /// Limit that binds first.
     pub binds: Option<Binds>,
-    /// The limit that binds next.
+    /// Limit that binds next.
     pub next: Option<Binds>,
-    /// The simulations in their order.
+    /// Simulations in the order in which they ran.
     pub probes: Vec<Probed>,
-    /// What nothing backs: parts of the storage that are assumed, checks of the plan that fail.
+    /// Parts of the answer that nothing backs: assumed storage, failed checks of the plan.
     pub doubts: Vec<String>,
 }
 
-/// How a search ended.
+/// How the search for the capacity ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundKind {
-    /// A limit of the storage was found.
+    /// The search found a limit of the storage.
     Carried,
-    /// A limit of the plan ends the range, and no limit of the storage is broken there.
+    /// A limit of the plan ends the range, and below it the storage breaks no limit.
     CarriedByPlan,
-    /// No limit is broken at the largest number that was looked at.
+    /// The largest number that was simulated breaks no limit.
     NoLimitInRange,
-    /// A limit is broken at every number that was looked at.
+    /// Every number that was simulated breaks a limit.
     NoneInRange,
 }
 
-/// A limit, and where it binds.
+/// Limit that binds, and its place.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Binds {
-    /// What is limited.
+    /// Name of the limit.
     pub limit: String,
-    /// The database, host or kind of volume that reaches it first.
+    /// Database, host or kind of volume that reaches the limit first.
     pub place: String,
-    /// Mailboxes at which it binds; none if it did not in any simulation.
+    /// Mailboxes at which the limit binds; `None` if no simulation reached it.
     pub mailboxes: Option<u64>,
-    /// Share of the limit that is used at the answer, in percent; none of a limit of the plan.
+    /// Used share of the limit at the answer, percent; `None` for a limit of the plan.
     pub used_percent: Option<f64>,
     /// `cliff` if the figure gets worse by 10 % or more for each percent of load, else `slope`.
     pub shape: Option<&'static str>,
-    /// The part of the storage that is busy most where the limit is broken, and its share in percent.
+    /// Busiest part of the storage where the limit is broken, with its utilisation in percent.
     pub busiest: Option<(String, f64)>,
 }
 
 impl Capacity {
-    /// Whether the solution as described carries the mailboxes that the file asks for.
+    /// Whether the solution as described carries the mailboxes of its file.
     pub fn suffices(&self) -> bool {
         self.variants.first().is_some_and(|variant| variant.carries() >= Some(self.mailboxes_wanted))
     }
 
-    /// Mailboxes that the simulation of the solution as described carries.
+    /// Mailboxes that the solution as described carries by simulation.
     pub fn carried(&self) -> Option<u64> {
         self.variants.first()?.simulated.as_ref()?.mailboxes
     }
 
-    /// The answer for people.
+    /// Formats the answer for people.
     pub fn text(&self) -> String {
         let mut out = format!(
             "{}\n{} wanted; failure: {}\n",
@@ -118,7 +118,7 @@ impl Capacity {
 }
 
 impl Variant {
-    /// Mailboxes that are carried: as simulated, or by the lowest limit of the plan.
+    /// Mailboxes that the variant carries: by simulation, else by the lowest limit of the plan.
     pub fn carries(&self) -> Option<u64> {
         match &self.simulated {
             Some(simulated) => simulated.mailboxes,
@@ -183,7 +183,7 @@ impl Simulated {
     }
 }
 
-/// One simulation in a line.
+/// Formats one simulation as a line.
 pub fn line(probed: &Probed) -> String {
     let word = if probed.holds { "holds" } else { "BREAKS" };
     let target = probed.target_iops.map_or(String::new(), |iops| number(iops, 1));
@@ -193,7 +193,7 @@ pub fn line(probed: &Probed) -> String {
 }
 
 impl Figure {
-    /// The figure beside its limit, in words.
+    /// Formats figure and limit as text.
     pub fn text(&self) -> String {
         let figures = match (self.measured, self.bound) {
             (Some(measured), Some(bound)) => {

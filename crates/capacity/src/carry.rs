@@ -12,18 +12,18 @@ use crate::probe::{LIMITS, Probed, Simulating, probe, servers};
 use crate::scale::Scaling;
 use crate::search::{Answer, Found, Limit, Measured, Probe, Search, Shape, Step};
 
-/// Times the mailboxes of the file that are simulated at most, where the plan has no limit.
+/// Largest multiple of the file's mailboxes that is simulated if the plan has no limit.
 const MOST_TIMES: u64 = 64;
 
-/// A solution to look at: as described, or with something changed.
+/// Variant of a solution: as described, or with one change.
 pub struct Case {
-    /// What is changed; none of the solution as described.
+    /// What is changed; `None` for the solution as described.
     pub changed: Option<String>,
-    /// The solution.
+    /// Solution of the variant.
     pub solution: Solution,
 }
 
-/// One case under way.
+/// Search of one variant that is under way.
 struct Looking<'a> {
     scaling: Scaling<'a>,
     limits: Vec<PlanLimit>,
@@ -31,7 +31,7 @@ struct Looking<'a> {
     probes: Vec<Probed>,
 }
 
-/// Answers for the limits of the plan alone, as described first.
+/// Computes the answers from limits of the plan alone, the solution as described first.
 ///
 /// # Errors
 /// The file says too little about its users to plan it.
@@ -44,8 +44,8 @@ pub fn by_plan(cases: &[Case]) -> Result<Capacity, WishError> {
     told(cases, Vec::new(), variants)
 }
 
-/// Answers for the plan and by simulation, as described first; `tell` gets each simulation in a line. `None` if someone
-/// asked for the end.
+/// Computes the answers by plan and simulation, the solution as described first. Calls `tell` with a line for each
+/// simulation. `None` if the user asked for the end.
 ///
 /// # Errors
 /// The file says too little about its users to plan it, or of its storage to simulate it.
@@ -176,7 +176,7 @@ impl<'a> Looking<'a> {
         }
     }
 
-    /// A limit that the simulation judged; `None` of one that nothing was measured of.
+    /// Builds the answer's entry for a limit that the simulations judged; `None` if nothing was measured for it.
     fn of_limit(&self, limit: &Limit, answer: &Answer) -> Option<Binds> {
         let (rule, words) = LIMITS[limit.index];
         let is_broken = |probed: &&Probed| probed.figure(rule).is_some_and(|figure| figure.margin < 0.0);
@@ -201,7 +201,7 @@ impl<'a> Looking<'a> {
     }
 }
 
-/// What nothing backs of a simulation of this solution.
+/// Parts of a simulation of this solution that nothing backs.
 fn doubts(solution: &Solution) -> Vec<String> {
     let claim = plan::claim(solution, WorldKind::Simulated, Vec::new());
     let mut doubts: Vec<String> = claim.doubts.into_iter().map(|doubt| doubt.text).collect();

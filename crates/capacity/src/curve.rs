@@ -4,48 +4,48 @@
 //! Loads are compared by their logarithms, so slopes are elasticities: at -8 one percent more load takes eight percent
 //! of room.
 
-/// Margins beyond this say no more than their sign: a figure at a third of its limit, or at three times it.
+/// Cap of a margin: a figure at a third of its limit, or at three times it. Beyond the cap only the sign counts.
 const CAP: f64 = 1.0;
-/// Loads within this share of the crossing count as near it: a line fits the curve there.
+/// Distance from the crossing, as a share of the load, within which loads take part in the fit of a line.
 const NEAR: f64 = 0.04;
-/// Loads below that, down to this share, say how steep it is at least.
+/// Lowest load, as a share of the crossing, that takes part in the estimate of the least slope.
 const BELOW: f64 = 0.4;
 
-/// What one limit showed at one load.
+/// Margin of one limit at one load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Point {
     ln_load: f64,
     margin: f64,
 }
 
-/// The margins of one limit at all loads.
+/// Margins of one limit at all simulated loads.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Curve {
     points: Vec<Point>,
 }
 
-/// Where a curve crosses zero, by the line through the points near it.
+/// Load at which a limit is reached, from a line through the margins near zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Crossing {
-    /// Logarithm of the load.
+    /// Logarithm of the load at the crossing.
     pub ln_load: f64,
-    /// Its standard error.
+    /// Standard error of that logarithm.
     pub error: f64,
-    /// Scatter of one measurement, as a share of the load.
+    /// Scatter of a single measurement, as a share of the load.
     pub scatter: f64,
-    /// Measurements at a load that was measured before: what the scatter is known from.
+    /// Degrees of freedom of the scatter: number of repeated measurements at equal loads.
     pub freedom: usize,
-    /// How much room one more percent of load takes, in percent; negative.
+    /// Change of the margin per percent of additional load, percent; negative.
     pub slope: f64,
 }
 
 impl Curve {
-    /// Adds a measurement.
+    /// Adds the margin of a simulation.
     pub fn add(&mut self, load: u64, margin: f64) {
         self.points.push(Point { ln_load: (load as f64).ln(), margin: margin.clamp(-CAP, CAP) });
     }
 
-    /// Mean margin at a load, if it was measured.
+    /// Mean margin at a load; `None` if it was not simulated.
     pub fn mean(&self, load: u64) -> Option<f64> {
         let ln_load = (load as f64).ln();
         let here: Vec<f64> =
@@ -53,8 +53,8 @@ impl Curve {
         (!here.is_empty()).then(|| here.iter().sum::<f64>() / here.len() as f64)
     }
 
-    /// The margins as a curve that never rises: neighbours that would rise get their mean (isotonic regression).
-    /// Pairs of logarithm of load and margin, by load.
+    /// Margins by load as a curve that never rises: neighbours that would rise get their mean (isotonic regression).
+    /// Returns pairs of logarithm of load and margin.
     pub fn falling(&self) -> Vec<(f64, f64)> {
         let mut points = self.points.clone();
         points.sort_by(|a, b| a.ln_load.total_cmp(&b.ln_load));
@@ -76,7 +76,7 @@ impl Curve {
         falling
     }
 
-    /// Logarithm of the load at which the falling curve crosses zero; `None` if it is on one side only.
+    /// Logarithm of the load at which the falling curve crosses zero; `None` if all margins have one sign.
     pub fn falls_through_zero_at(&self) -> Option<f64> {
         let falling = self.falling();
         let pair = falling.windows(2).find(|pair| pair[0].1 >= 0.0 && pair[1].1 < 0.0)?;
@@ -84,8 +84,7 @@ impl Curve {
         Some(pair[0].0 + share * (pair[1].0 - pair[0].0))
     }
 
-    /// Scatter of the margin between equal loads, and how many loads were equal to one before; none scatters if none
-    /// was.
+    /// Scatter of the margin between simulations at equal loads, and the number of repeated ones; zero without any.
     fn scatter(&self) -> (f64, usize) {
         let mut loads: Vec<f64> = self.points.iter().map(|point| point.ln_load).collect();
         loads.sort_by(f64::total_cmp);
@@ -100,7 +99,7 @@ impl Curve {
         ((sum / freedom.max(1) as f64).sqrt(), freedom)
     }
 
-    /// The crossing near `ln_load`; `None` without two loads near it, or where the curve does not fall.
+    /// Estimates the crossing near `ln_load`; `None` with fewer than two loads near it, or if the curve does not fall.
     ///
     /// Loads near each other say little about the slope where they scatter. So it is at least as steep as that from the
     /// loads below: these curves bend downwards.

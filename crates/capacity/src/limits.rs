@@ -9,32 +9,34 @@ use serde::Serialize;
 
 use crate::scale::Scaling;
 
-/// Times the mailboxes of the file that are looked at.
+/// Largest multiple of the file's mailboxes for which limits of the plan are searched.
 const MOST_TIMES: u64 = 256;
 
-/// A limit of the plan.
+/// Limit of the plan: the largest number of mailboxes that one check allows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PlanLimit {
-    /// What is limited: `space`, `I/O`, `log writes`, or the name of a check of the plan.
+    /// Name of the limit: `space`, `I/O`, `log writes`, or a check of the plan.
     pub limit: String,
-    /// The kind of volume or the pool that reaches it first; empty of a check.
+    /// Kind of volume, or pool, that reaches the limit first; empty for a check of the plan.
     pub part: String,
-    /// Most mailboxes that it allows; none if it does not even allow one, and then it hangs on something else.
+    /// Largest number of mailboxes that the limit allows; `None` if even one mailbox breaks it, because then it
+    /// depends on something else.
     pub mailboxes: Option<u64>,
-    /// A simulation judges it better: it has the disks in place of a figure for each.
+    /// Whether a simulation judges the limit better, because it models the disks instead of taking one figure for
+    /// each.
     pub simulated: bool,
 }
 
-/// What holds at one number of mailboxes, by limit and part.
+/// Outcome of each check at one number of mailboxes, by limit and part.
 type Holds = BTreeMap<(String, String), bool>;
 
 const SPACE: &str = "space";
 const IO: &str = "I/O";
 const LOG_WRITES: &str = "log writes";
-/// The file itself is refused: its databases do not fit on their volumes.
+/// Name of the limit at which test databases no longer fit on their volumes, so that the file is refused.
 const TEST_DATABASES: &str = "size of the test databases";
 
-/// The limits of the plan, the lowest first; those that it does not reach are left out.
+/// Finds the limits of the plan, lowest first. Limits that are never reached are left out.
 pub fn plan_limits(scaling: &Scaling<'_>) -> Vec<PlanLimit> {
     let looked_at = RefCell::new(BTreeMap::<u64, Holds>::new());
     let of = |mailboxes: u64, key: &(String, String)| {
@@ -66,7 +68,7 @@ pub fn plan_limits(scaling: &Scaling<'_>) -> Vec<PlanLimit> {
     limits
 }
 
-/// Most mailboxes that the limits allow which no simulation judges, and the limit that says so.
+/// Largest number of mailboxes that the limits allow which no simulation judges, and the lowest of these limits.
 pub fn ceiling(limits: &[PlanLimit]) -> Option<(u64, &PlanLimit)> {
     let firm = limits.iter().filter(|limit| !limit.simulated);
     firm.filter_map(|limit| Some((limit.mailboxes?, limit))).min_by_key(|(mailboxes, _)| *mailboxes)
@@ -97,7 +99,8 @@ fn of_plan(planned: &Plan) -> Holds {
     holds
 }
 
-/// The highest number from `least` to `most` for which something holds that holds up to a number.
+/// Highest number from `least` to `most` for which `holds` is true, by bisection. `holds` must be true up to some
+/// number and false above it.
 pub fn highest(least: u64, most: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
     if !holds(least) {
         return None;

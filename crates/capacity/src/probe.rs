@@ -11,7 +11,7 @@ use solution::{Solution, TestKind};
 
 use crate::search::Probe;
 
-/// The limits that a load reaches, and what each limits, in words. Everything else that can fail comes behind them.
+/// Limits that grow with the load: rule and description. All other rules that fail are put together behind them.
 pub const LIMITS: [(&str, &str); 7] = [
     ("achieved_iops", "I/O per second"),
     ("read_latency_avg", "mean read latency"),
@@ -22,91 +22,92 @@ pub const LIMITS: [(&str, &str); 7] = [
     (OTHER, "another rule"),
 ];
 const OTHER: &str = "other";
-/// A margin that says no more than its sign.
+/// Margin for a rule that only holds or fails: only its sign counts.
 const CLEAR: f64 = 1.0;
 
-/// How a solution is simulated.
+/// Options of the simulations.
 #[derive(Clone, Copy)]
 pub struct Simulating<'a> {
     /// Values of the storage models.
     pub assumptions: &'a Assumptions,
-    /// The test ends once its figures are known to within this percentage.
+    /// Percentage of precision at which a simulation ends its test early.
     pub until_percent: f64,
-    /// Length of the window, instead of what the solution file says.
+    /// Length of the window, s, in place of the solution file's.
     pub duration_s: Option<f64>,
-    /// Whether someone asked for the end.
+    /// Returns whether the user asked for the end.
     pub interrupted: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// What one load showed.
+/// Result of the simulation of one load.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Probed {
-    /// Mailboxes.
+    /// Number of simulated mailboxes.
     pub mailboxes: u64,
     /// Seed of the simulation.
     pub seed: u64,
-    /// No limit is broken and every rule could be judged.
+    /// Whether no limit is broken and every rule could be judged.
     pub holds: bool,
-    /// Transactional I/O per second that each server must reach.
+    /// Target of each server, transactional I/O per second.
     pub target_iops: Option<f64>,
-    /// The limits, each with the figure that is nearest to it or farthest beyond it.
+    /// Limits, each with the worst figure.
     pub limits: Vec<Figure>,
-    /// The part of the storage, or the processors of a host, that is busy most; volumes are what it makes wait.
+    /// Busiest part of the storage, or the processors of a host. Volumes do not count, because they only wait for
+    /// other parts.
     pub busiest: Option<Busy>,
-    /// Why the simulation could not go on.
+    /// Reason why the simulation failed; `None` if it did not.
     pub error: Option<String>,
 }
 
-/// A figure beside its limit.
+/// Measured figure with its limit.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Figure {
-    /// Stable name of the rule; `other` for all rules that no load reaches gradually.
+    /// Stable name of the rule; `other` for all rules that do not grow with the load.
     pub rule: String,
-    /// What is limited, in words.
+    /// Description of the limit.
     pub limit: String,
-    /// Host, instance and database of the figure, as far as it is of one.
+    /// Host, instance and database of the figure, as far as it belongs to one.
     pub place: String,
-    /// What was measured.
+    /// Measured value.
     pub measured: Option<f64>,
-    /// Its limit.
+    /// Limit of the value.
     pub bound: Option<f64>,
-    /// Unit of both.
+    /// Unit of value and limit.
     pub unit: String,
-    /// Logarithm of limit over figure: 0.1 is about a tenth of room, and below 0 the limit is broken.
+    /// Logarithm of limit over value: 0.1 is about a tenth of room; below 0 the limit is broken.
     pub margin: f64,
 }
 
-/// A busy part.
+/// Part of the storage with its utilisation.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Busy {
-    /// What it is: `drive`, `link`, `controller`, `processor`.
+    /// Kind of the part: `drive`, `link`, `controller`, `processor`.
     pub kind: String,
-    /// Its name.
+    /// Name of the part.
     pub name: String,
-    /// Share of the time, or of its capacity, 0 to 1.
+    /// Utilisation: share of the time, or of the capacity, 0 to 1.
     pub busy_share: f64,
 }
 
 impl Probed {
-    /// The margins in the order of [`LIMITS`].
+    /// Margins of a simulation, in the order of [`LIMITS`].
     pub fn margins(&self) -> Vec<f64> {
         LIMITS.iter().map(|(rule, _)| self.figure(rule).map_or(CLEAR, |figure| figure.margin)).collect()
     }
 
-    /// The figure of a rule.
+    /// Worst figure of a rule.
     pub fn figure(&self, rule: &str) -> Option<&Figure> {
         self.limits.iter().find(|figure| figure.rule == rule)
     }
 
-    /// The limit that is nearest, or the one that is broken most. A target that is held says nothing of what more would
-    /// be: the load aims at it.
+    /// Limit with the smallest margin. A reached target is left out, because the load is paced at it and its margin
+    /// says nothing about more load.
     pub fn tightest(&self) -> Option<&Figure> {
         let telling = |figure: &&Figure| figure.rule != LIMITS[0].0 || figure.margin < 0.0;
         self.limits.iter().filter(telling).min_by(|a, b| a.margin.total_cmp(&b.margin))
     }
 }
 
-/// Simulates the servers under test that share storage, as many as share the most.
+/// Simulates the largest group of servers under test that share storage.
 ///
 /// # Errors
 /// The solution has no performance test, or storage that cannot be modelled.
@@ -144,7 +145,7 @@ pub fn probe(solution: &Solution, probe: Probe, how: Simulating<'_>) -> Result<O
     }))
 }
 
-/// Names of the servers under test that share storage, of as many as share the most: others are like them.
+/// Names of the largest group of servers under test that share storage; other groups behave alike.
 pub fn servers(solution: &Solution) -> Vec<String> {
     let mut places: Vec<(String, Vec<String>)> = Vec::new();
     for host in solution.hosts_under_test() {
@@ -159,7 +160,7 @@ pub fn servers(solution: &Solution) -> Vec<String> {
     places.into_iter().map(|(_, hosts)| hosts).find(|hosts| hosts.len() == most).unwrap_or_default()
 }
 
-/// The worst figure of each rule.
+/// Worst figure of each rule among the verdicts.
 fn figures(verdicts: &[Verdict]) -> Vec<Figure> {
     let mut figures: Vec<Figure> = Vec::new();
     for verdict in verdicts.iter().filter(|verdict| verdict.outcome != Outcome::Info) {
@@ -191,7 +192,7 @@ fn figures(verdicts: &[Verdict]) -> Vec<Figure> {
     figures
 }
 
-/// Of a judgement: its sign says whether it holds.
+/// Margin of a verdict: logarithm of limit over figure; its sign says whether the rule holds.
 fn margin(verdict: &Verdict) -> f64 {
     let over = match (verdict.measured, verdict.limit, verdict.comparison) {
         (Some(measured), Some(limit), Comparison::AtLeast) => measured / limit,
@@ -207,7 +208,7 @@ fn margin(verdict: &Verdict) -> f64 {
     }
 }
 
-/// The limit that a simulation breaks which cannot go on.
+/// Figure for a simulation that could not go on, as a broken limit.
 fn stopped(error: &str) -> Figure {
     Figure {
         rule: OTHER.to_owned(),
@@ -220,7 +221,7 @@ fn stopped(error: &str) -> Figure {
     }
 }
 
-/// Keeps what the parts of the storage did.
+/// Recorder that keeps only the figures of the parts of the storage.
 #[derive(Default)]
 struct Parts(Vec<StoragePart>);
 
@@ -237,7 +238,7 @@ impl Recorder for Parts {
     }
 }
 
-/// Watches nothing, and asks whether to end.
+/// Watcher that shows nothing and passes on the user's request for the end.
 struct Asked<'a>(&'a (dyn Fn() -> bool + Sync));
 
 impl Watcher for Asked<'_> {

@@ -9,16 +9,16 @@ use plan::Plan;
 use solution::{Result, Solution};
 use toml_edit::{DocumentMut, Item, Table, TableLike, value};
 
-/// A solution that is scaled from one text.
+/// Solution text from which solutions with other numbers of mailboxes are made.
 pub struct Scaling<'a> {
     solution: &'a Solution,
     document: DocumentMut,
-    /// Mailboxes in the file.
+    /// Number of mailboxes in the file.
     pub mailboxes: u64,
 }
 
 impl<'a> Scaling<'a> {
-    /// Prepares a solution.
+    /// Prepares a solution for scaling.
     ///
     /// # Errors
     /// The file says too little about its users to plan it.
@@ -35,7 +35,7 @@ impl<'a> Scaling<'a> {
         Ok(Scaling { solution, document, mailboxes })
     }
 
-    /// The plan of the solution with this number of mailboxes. It knows nothing of the test databases.
+    /// Plan of the solution with this number of mailboxes, without test databases.
     ///
     /// # Errors
     /// What the planner cannot plan.
@@ -45,12 +45,12 @@ impl<'a> Scaling<'a> {
         plan::plan(&self.read(&document)?, &[])
     }
 
-    /// Whether test databases for this number of mailboxes can be made, and fit on their storage.
+    /// Whether the test databases for this number of mailboxes are valid and fit on their volumes.
     pub fn fits(&self, mailboxes: u64) -> bool {
         self.read(&self.resized(mailboxes)).is_ok()
     }
 
-    /// The solution with this number of mailboxes, and the load that its plan asks for.
+    /// Solution with this number of mailboxes and the load that its plan asks for.
     ///
     /// # Errors
     /// The test databases do not fit ([`Scaling::fits`]), or the window is too short for so small a load.
@@ -83,7 +83,7 @@ impl<'a> Scaling<'a> {
     }
 }
 
-/// The solution with this number of mailboxes, and the load that its plan asks for.
+/// Text of the solution with this number of mailboxes and the load that its plan asks for.
 ///
 /// # Errors
 /// The file says too little to plan it, or cannot have that many.
@@ -91,18 +91,18 @@ pub fn scaled(solution: &Solution, mailboxes: u64) -> Result<Solution> {
     Scaling::of(solution)?.solution(mailboxes)
 }
 
-/// The text of a solution that could be read.
+/// Parses a solution text that is known to be valid.
 fn parsed(solution: &Solution) -> DocumentMut {
     solution.text().parse().expect("a solution that was read is TOML")
 }
 
-/// A table of the file, made where it is not there.
+/// Returns a table of the file; creates it if it is missing.
 fn table<'a>(document: &'a mut DocumentMut, name: &str) -> &'a mut dyn TableLike {
     let item = document.entry(name).or_insert_with(|| Item::Table(Table::new()));
     item.as_table_like_mut().expect("a solution that was read has a table of this name")
 }
 
-/// Calls `change` for each table of a list.
+/// Calls `change` for each table of a list of tables.
 fn each_table(list: &mut Item, mut change: impl FnMut(&mut dyn TableLike)) {
     match list {
         Item::ArrayOfTables(tables) => tables.iter_mut().for_each(|table| change(table)),
@@ -114,7 +114,7 @@ fn each_table(list: &mut Item, mut change: impl FnMut(&mut dyn TableLike)) {
     }
 }
 
-/// Multiplies a whole number, where it is given.
+/// Multiplies a whole number of a table by a factor, if the key exists.
 fn scale(table: &mut dyn TableLike, key: &str, factor: f64) {
     if let Some(old) = table.get(key).and_then(Item::as_integer) {
         table.insert(key, value((old as f64 * factor).round().max(1.0) as i64));

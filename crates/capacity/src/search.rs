@@ -15,35 +15,35 @@
 
 use crate::curve::{Crossing, Curve};
 
-/// Most measurements of a search.
+/// Largest number of simulations of a search.
 pub const PROBES_MAX: usize = 12;
-/// Measurements that a bracket leaves for equal loads.
+/// Number of simulations that are kept for repeated loads once there is a bracket.
 const REPLICATES: usize = 1;
-/// Most share by which the lowest load that breaks a limit is above the answer, where nothing scatters.
+/// Width of a finished bracket, as a share of the load, where seeds do not scatter.
 const NARROW: f64 = 1.02;
-/// Scatter of the crossing from seed to seed, as a share of the load, that decides nothing.
+/// Scatter of the crossing between seeds, as a share of the load, below which it is ignored.
 const QUIET: f64 = 0.004;
-/// Percent by which a figure is worse at one percent more load, from which on it is a cliff.
+/// Percent by which a figure worsens per percent of additional load, from which on the limit counts as a cliff.
 const CLIFF: f64 = 10.0;
-/// Most distance from a load that holds to one below it that was measured.
+/// Largest distance, as a factor, between a load that holds and the next lower simulated one.
 const WIDE: f64 = 1.6;
 
-/// Standard errors that hold the truth in 90 % of cases, for one degree of freedom and more (Student's t).
+/// Student's t for the 90 % interval, for one degree of freedom and more.
 const ERRORS: [f64; 4] = [6.31, 2.92, 2.35, 2.13];
 
-/// A load to measure.
+/// Load that the search wants simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probe {
-    /// The load.
+    /// Number of mailboxes to simulate.
     pub load: u64,
-    /// Where the randomness of the measurement comes from.
+    /// Seed of the simulation.
     pub seed: u64,
 }
 
-/// What was measured.
+/// Result of a simulated load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// At what load.
+    /// Load and seed of the simulation.
     pub probe: Probe,
     /// Margin of each limit: the logarithm of limit over figure, negative where the limit is broken. Finite numbers, as
     /// many for each measurement.
@@ -56,29 +56,29 @@ impl Measured {
     }
 }
 
-/// What to do next.
+/// Next step of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Measure these loads, in any order or side by side.
+    /// Simulate these loads, in any order or side by side.
     Measure(Vec<Probe>),
-    /// Nothing more.
+    /// The search has ended.
     Answer(Answer),
 }
 
-/// What the search has found.
+/// Outcome of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// The largest load that breaks no limit.
+    /// Largest load that breaks no limit.
     Carried(u64),
-    /// No measured load breaks a limit: this is the highest, the end of the range unless the measurements ended before.
+    /// No simulated load breaks a limit. This is the highest: the end of the range, unless simulations ran out.
     AtLeast(u64),
-    /// Every measured load breaks a limit: this is the lowest, the beginning of the range unless the measurements ended
-    /// before.
+    /// Every simulated load breaks a limit. This is the lowest: the beginning of the range, unless simulations ran
+    /// out.
     NoneInRange(u64),
 }
 
 impl Found {
-    /// The load that is carried, if one is.
+    /// Load that the solution carries, if there is one.
     pub fn load(self) -> Option<u64> {
         match self {
             Found::Carried(load) | Found::AtLeast(load) => Some(load),
@@ -87,41 +87,41 @@ impl Found {
     }
 }
 
-/// How a limit is reached.
+/// How sharply a limit is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// A little more load makes the figure much worse: by 10 % or more for each percent.
+    /// One percent more load makes the figure worse by 10 % or more.
     Cliff,
-    /// The figure gets worse bit by bit.
+    /// One percent more load makes the figure worse by less than 10 %.
     Slope,
 }
 
-/// Where one limit is reached.
+/// Load at which one limit is reached.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limit {
-    /// Its place in [`Measured::margins`].
+    /// Index of the limit in [`Measured::margins`].
     pub index: usize,
-    /// Load at which its figure reaches it; `None` if it held, or was broken, at every measured load.
+    /// Load at which the figure reaches the limit; `None` if the limit held, or was broken, at every load.
     pub at: Option<f64>,
-    /// Its mean margin at the answer, or at the lowest measured load where there is no answer.
+    /// Mean margin of the limit at the answer, or at the lowest simulated load without an answer.
     pub margin: f64,
 }
 
-/// The answer of a search.
+/// Answer of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// What was found.
+    /// Outcome of the search.
     pub found: Found,
-    /// The loads between which the first limit is reached: the bracket, and the 90 % interval of the crossing where the
-    /// measurements scatter. `None` without a bracket.
+    /// Interval of loads in which the first limit is reached: the bracket, and the 90 % interval of the crossing where
+    /// seeds scatter. `None` without a bracket.
     pub interval: Option<(f64, f64)>,
-    /// How the first limit is reached, where it is in the bracket.
+    /// Cliff or slope, if the first limit is reached inside the bracket.
     pub shape: Option<Shape>,
-    /// The limits, the one that is reached first at the front.
+    /// All limits, the one that is reached first in front.
     pub limits: Vec<Limit>,
 }
 
-/// The search.
+/// Search for the largest load that breaks no limit. It asks for simulations and takes their results.
 #[derive(Debug, Clone)]
 pub struct Search {
     least: u64,
@@ -131,7 +131,7 @@ pub struct Search {
     measured: Vec<Measured>,
 }
 
-/// Two loads next to each other: the lower one breaks no limit, the higher one does.
+/// Neighbouring loads: the lower one breaks no limit, the higher one does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bracket {
     low: u64,
@@ -147,7 +147,7 @@ impl Bracket {
         self.high - self.low <= 1 || self.high as f64 <= self.low as f64 * NARROW
     }
 
-    /// A load so far into the bracket, from 0 to 1, inside it.
+    /// Load at a share of the bracket, 0 to 1.
     fn inside(self, share: f64) -> u64 {
         let load = (self.low as f64 * (share * self.width()).exp()).round() as u64;
         load.clamp(self.low + 1, self.high - 1)
@@ -155,24 +155,24 @@ impl Bracket {
 }
 
 impl Search {
-    /// A search from `least` to `most` that begins at `start`. Measurements get `seed` and the numbers after it.
+    /// Starts a search from `least` to `most` at `start`. Simulations get `seed` and the numbers after it.
     pub fn new(least: u64, most: u64, start: u64, seed: u64) -> Search {
         let least = least.max(1);
         let most = most.max(least);
         Search { least, most, start: start.clamp(least, most), seed, measured: Vec::new() }
     }
 
-    /// Takes a measurement.
+    /// Adds the result of a simulation.
     pub fn add(&mut self, measured: Measured) {
         self.measured.push(measured);
     }
 
-    /// The measurements so far.
+    /// Results so far.
     pub fn measured(&self) -> &[Measured] {
         &self.measured
     }
 
-    /// What to do next, by what was measured.
+    /// Next step, derived from the results.
     pub fn step(&self) -> Step {
         let room = PROBES_MAX.saturating_sub(self.measured.len());
         let mut wanted = self.wanted();
@@ -204,12 +204,13 @@ impl Search {
         }
     }
 
-    /// Two steps make a doubling at first, so that nothing wide is passed over; then each.
+    /// Factor of the next step: two steps double the load at first, so that no wide dip is passed over; later each
+    /// step doubles it.
     fn stride(&self) -> f64 {
         if self.measured.len() <= 5 { 2.0_f64.sqrt() } else { 2.0 }
     }
 
-    /// Measures these loads, as far as the range has them.
+    /// Step that simulates these loads, as far as they lie in the range.
     fn each(&self, loads: &[u64]) -> Vec<Probe> {
         let mut loads: Vec<u64> =
             loads.iter().map(|load| load.clamp(&self.least, &self.most)).copied().collect();
@@ -217,19 +218,19 @@ impl Search {
         loads.into_iter().flat_map(|load| self.once(load)).collect()
     }
 
-    /// A step below a load that was reached from above: between what breaks a limit on both sides, a load may hold.
+    /// Step below a load that was reached from above, since a load between two that break limits may hold.
     fn unknown_below(&self, low: u64) -> Option<u64> {
         let near = low as f64 / WIDE;
         let is_known = loads(&self.measured).any(|load| load < low && load as f64 >= near);
         (low > self.least && !is_known).then(|| down(low, 2.0_f64.sqrt()))
     }
 
-    /// Measures a load once more.
+    /// Step that simulates a load once more.
     fn once(&self, load: u64) -> Vec<Probe> {
         self.again(load, self.times(load) + 1)
     }
 
-    /// Measures a load with other seeds until it was measured so often.
+    /// Step that simulates a load with other seeds until it has this number of results.
     fn again(&self, load: u64, times: usize) -> Vec<Probe> {
         let done = self.times(load);
         (done..times).map(|number| Probe { load, seed: self.seed.wrapping_add(number as u64) }).collect()
@@ -251,8 +252,8 @@ impl Search {
         highest_safe(&self.measured)
     }
 
-    /// Where in the bracket to look next: where the first limit is reached by the line between its margins; in the
-    /// middle if that has not halved the bracket the last time.
+    /// Place in the bracket to simulate next: where the line between the margins of the first limit crosses zero, or
+    /// the middle if that did not halve the bracket last time.
     fn share(&self, bracket: Bracket) -> f64 {
         let before = &self.measured[..self.measured.len() - 1];
         let last = highest_safe(before).zip(lowest_broken(before)).map(|(low, high)| Bracket { low, high });
@@ -275,14 +276,14 @@ impl Search {
         })
     }
 
-    /// The first crossing of a limit near the bracket.
+    /// Lowest crossing of a limit near the bracket.
     fn crossing(&self, bracket: Bracket) -> Option<Crossing> {
         let broken = self.curves().filter(|curve| curve.mean(bracket.high).is_some_and(|mean| mean < 0.0));
         let near = broken.filter_map(|curve| curve.crossing(curve.falls_through_zero_at()?));
         near.min_by(|a, b| a.ln_load.total_cmp(&b.ln_load))
     }
 
-    /// The first crossing, if it is at another load from seed to seed.
+    /// Lowest crossing, if its load differs from seed to seed.
     fn scattering(&self, bracket: Bracket) -> Option<Crossing> {
         self.crossing(bracket).filter(|crossing| crossing.scatter > QUIET)
     }
@@ -325,7 +326,7 @@ impl Search {
         (at(-errors).min(low), at(errors).max(high))
     }
 
-    /// How much room one more percent of load takes at the limit, in percent; negative.
+    /// Change of the limit's margin per percent of additional load, percent; negative.
     fn slope(&self, bracket: Bracket) -> f64 {
         let across = |curve: Curve| {
             let (low, high) = (curve.mean(bracket.low)?, curve.mean(bracket.high)?);
@@ -350,12 +351,12 @@ fn down(load: u64, stride: f64) -> u64 {
     (load as f64 / stride).floor() as u64
 }
 
-/// The lowest load that breaks a limit on the mean of its measurements.
+/// Lowest load whose mean margins break a limit.
 fn lowest_broken(measured: &[Measured]) -> Option<u64> {
     loads(measured).filter(|&load| is_broken(measured, load)).min()
 }
 
-/// The highest load below that at which no measurement broke a limit.
+/// Highest load below that at which no simulation broke a limit.
 fn highest_safe(measured: &[Measured]) -> Option<u64> {
     let broken = lowest_broken(measured).unwrap_or(u64::MAX);
     loads(measured).filter(|&load| load < broken && is_safe(measured, load)).max()

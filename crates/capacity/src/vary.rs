@@ -5,7 +5,7 @@ use toml_edit::{DocumentMut, Item, Table, Value, value};
 
 use crate::carry::Case;
 
-/// A key with the values that it is to have, one after the other.
+/// Key of the solution file with the values of `--vary`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vary {
     key: String,
@@ -13,7 +13,7 @@ pub struct Vary {
 }
 
 impl Vary {
-    /// Of the command line: `KEY=VALUE,..`. Commas inside brackets part no values.
+    /// Parses `KEY=VALUE,..` of the command line. Commas inside brackets do not separate values.
     ///
     /// # Errors
     /// It has no value.
@@ -33,7 +33,7 @@ impl Vary {
     }
 }
 
-/// The solution as described, and with each value of each variation. Disks that the file does not have are `known`.
+/// Solution as described, then with each value of each variation. `known`: disks that the file does not have.
 ///
 /// # Errors
 /// A value that the file cannot have, or a disk that neither file nor catalogue has.
@@ -59,8 +59,7 @@ fn with(solution: &Solution, key: &str, wanted: &str) -> Result<Solution> {
     Solution::parse_with(solution.text(), solution.file_name(), &[setting])
 }
 
-/// The solution with other disks under its databases: volumes and pools that have the disk of the first volume for
-/// databases get the wanted one.
+/// Solution with another disk: every volume and pool that names the disk of the first database volume gets it.
 fn with_disk(solution: &Solution, wanted: &str, known: &[Disk]) -> Result<Solution> {
     let mut document: DocumentMut = solution.text().parse().expect("a solution that was read is TOML");
     if !solution.disks.iter().any(|disk| disk.name == wanted) {
@@ -94,7 +93,7 @@ fn with_disk(solution: &Solution, wanted: &str, known: &[Disk]) -> Result<Soluti
     Solution::parse(&document.to_string(), solution.file_name())
 }
 
-/// A disk as an entry of a file.
+/// Formats a disk as a `[[disk]]` entry.
 fn entry(disk: &Disk) -> Table {
     let mut table = Table::new();
     let mut set = |key: &str, known: Option<Value>| {

@@ -3,11 +3,11 @@
 
 use crate::minimise::minimise;
 
-/// Input of a prediction: logarithm of block size, logarithm of operations under way, read share.
+/// Input of a prediction: logarithm of the block size, logarithm of the outstanding operations, read share.
 pub type Place = [f64; 3];
 
-/// Logarithms of: bandwidth, ceiling of the rate and rate of one at a time, each of reads and of writes; and how
-/// sharply the lowest of them decides.
+/// Parameters of the bottleneck formula. Logarithms of bandwidth, IOPS ceiling and rate of a single outstanding
+/// operation, each for reads and for writes, and how sharply the lowest of them decides.
 #[derive(Debug, Clone)]
 pub struct Bottleneck {
     numbers: [f64; 7],
@@ -18,7 +18,7 @@ const ODD: f64 = 0.3;
 const ROUNDS: usize = 1500;
 
 impl Bottleneck {
-    /// The formula that is nearest to the logarithms of rates at these places.
+    /// Fits the formula to measured logarithms of rates.
     pub fn fit(places: &[Place], ln_rates: &[f64]) -> Bottleneck {
         let most = |of: &dyn Fn(usize) -> f64| (0..places.len()).map(of).fold(f64::NEG_INFINITY, f64::max);
         let bandwidth = most(&|index| ln_rates[index] + places[index][0]);
@@ -38,7 +38,7 @@ impl Bottleneck {
         Bottleneck { numbers: numbers.try_into().expect("seven of seven") }
     }
 
-    /// Logarithm of operations a second.
+    /// Logarithm of the predicted operations per second.
     pub fn ln_rate(&self, place: &Place) -> f64 {
         let [block, outstanding, share] = *place;
         let mixed =
@@ -52,7 +52,7 @@ impl Bottleneck {
     }
 }
 
-/// Square of a small deviation, twice a large one (Huber).
+/// Huber loss: square of a small deviation, linear for a large one.
 fn deviation(off: f64) -> f64 {
     let off = off.abs();
     if off <= ODD { off * off } else { ODD * (2.0 * off - ODD) }

@@ -10,43 +10,44 @@ use crate::gaussian::{Estimate, Process, Scaled};
 use crate::hull::is_within;
 use crate::point::{Load, Pattern, ProbeError, Row};
 
-/// Fewest points of a pattern from which others are predicted.
+/// Least number of measured points of a pattern; with fewer nothing is predicted.
 pub const POINTS_MIN: usize = 12;
-/// Distance from the convex hull of the points, as a share of their range, that is still next to them.
+/// Largest distance from the convex hull of the measured points, as a share of their range, at which a point is still
+/// predicted.
 const BESIDE: f64 = 0.1;
-/// Parts of the points that are left out in turn.
+/// Number of parts into which the points are divided for cross-validation; each is left out in turn.
 const FOLDS: usize = 15;
-/// Share of measurements that the interval is to hold.
+/// Share of measurements that the prediction interval must contain.
 const COVERED: f64 = 0.9;
-/// Deviations of a normal distribution that hold this share.
+/// Standard deviations of a normal distribution that contain this share.
 const NORMAL: f64 = 1.645;
 
-/// What is expected at a point.
+/// Prediction for a point of load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prediction {
-    /// Operations a second.
+    /// Predicted operations per second.
     pub iops: f64,
-    /// Between which rates nine of ten measurements are.
+    /// Interval of operations per second that contains nine of ten measurements.
     pub interval: (f64, f64),
-    /// Mean latency of an operation.
+    /// Predicted mean latency of an operation, ms.
     pub latency_ms: f64,
 }
 
-/// How far predictions are off, in percent of what was measured.
+/// Error of predictions, in percent of the measured values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Errors {
-    /// Number of predictions.
+    /// Number of compared predictions.
     pub points: usize,
-    /// Mean.
+    /// Mean error, percent.
     pub mean: f64,
-    /// 90th percentile.
+    /// 90th percentile of the error, percent.
     pub p90: f64,
-    /// Percent of the measurements that are in the interval.
+    /// Percent of the measurements that lie in their intervals.
     pub covered: f64,
 }
 
 impl Errors {
-    /// Of predictions beside what was measured; `None` without any.
+    /// Compares predictions with measurements; `None` without any.
     pub fn of(pairs: &[(Prediction, f64)]) -> Option<Errors> {
         let mut off: Vec<f64> =
             pairs.iter().map(|(one, iops)| 100.0 * (one.iops / iops - 1.0).abs()).collect();
@@ -64,7 +65,7 @@ impl Errors {
     }
 }
 
-/// Both regressions over one set of points.
+/// Formula and Gaussian processes, fitted to one set of points.
 struct Model {
     ranges: [(f64, f64); 3],
     formula: Bottleneck,
@@ -73,7 +74,7 @@ struct Model {
 }
 
 impl Model {
-    /// Learns from points; with the shapes of another model where there is one.
+    /// Fits the models to points; takes the shapes of another model if one is given, which is faster.
     fn fit(places: &[Place], ln_rates: &[f64], shaped: Option<&Model>) -> Option<Model> {
         let ranges = shaped.map_or_else(|| ranges(places), |model| model.ranges);
         let scaled: Vec<Scaled> = places.iter().map(|place| scale(&ranges, place)).collect();
@@ -85,7 +86,7 @@ impl Model {
         Some(Model { ranges, formula, plain, above })
     }
 
-    /// Logarithm of the rate at a place.
+    /// Predicted logarithm of the rate at a place.
     fn at(&self, place: &Place) -> Estimate {
         let scaled = scale(&self.ranges, place);
         let (plain, above) = (self.plain.at(&scaled), self.above.at(&scaled));
@@ -107,7 +108,7 @@ fn ranges(places: &[Place]) -> [(f64, f64); 3] {
     })
 }
 
-/// From -1 to 1 over the range of the points.
+/// Scales an axis to -1 to 1 over the range of the measured points.
 fn scale(ranges: &[(f64, f64); 3], place: &Place) -> Scaled {
     std::array::from_fn(|axis| {
         let (low, high) = ranges[axis];
@@ -115,15 +116,15 @@ fn scale(ranges: &[(f64, f64); 3], place: &Place) -> Scaled {
     })
 }
 
-/// What the points of one pattern show.
+/// Fitted prediction for one pattern (random, sequential or sync).
 pub struct Surface {
-    /// The pattern.
+    /// Pattern of the points.
     pub pattern: Pattern,
-    /// How far predictions of points that were left out are off.
+    /// Error of predictions for points that were left out of the fit.
     pub left_out: Errors,
     model: Model,
     scaled: Vec<Scaled>,
-    /// Deviations that the interval reaches to either side.
+    /// Half width of the interval, in standard deviations.
     reach: f64,
 }
 
@@ -169,15 +170,15 @@ fn place(row: &Row, outstanding: f64) -> Place {
     [(row.point.block_bytes as f64).ln(), outstanding.ln(), row.point.read_share]
 }
 
-/// What a probe shows of a storage: where a closed loop of given operations takes it.
+/// Prediction of a storage's rates and latencies under closed loops, learned from a probe.
 pub struct Calibration {
-    /// One for each pattern with enough points.
+    /// Fitted predictions, one for each pattern with enough points.
     pub surfaces: Vec<Surface>,
 }
 
 impl Calibration {
-    /// Learns from points. Points that were marked as unsteady count like others: they are noise that the interval has
-    /// to hold.
+    /// Fits the predictions to measured points. Unsteady points count like others: the interval must contain their
+    /// noise.
     ///
     /// # Errors
     /// If they cannot have been measured, or are too few.
@@ -208,7 +209,7 @@ impl Calibration {
         Ok(Calibration { surfaces })
     }
 
-    /// What is expected at a point of a closed loop; `None` where nothing near was probed.
+    /// Predicts a point of a closed loop; `None` where no measured point is near.
     ///
     /// # Errors
     /// If the point is of an open loop.
@@ -232,7 +233,8 @@ mod tests {
 
     use super::*;
 
-    /// A storage with a cache, whose blocks above 128 KiB take two accesses, and whose writes cost more.
+    /// Rates of a made-up storage with a cache. Blocks above 128 KiB take two accesses, and writes cost more than
+    /// reads.
     fn measured(seed: u64) -> Vec<Row> {
         let mut dice = seed;
         let rows = usual_points().into_iter().map(|point| {

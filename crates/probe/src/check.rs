@@ -5,14 +5,14 @@ use crate::point::{Latency, Load, Pattern, ProbeError, Row};
 /// Most share by which operations under way and rate times latency may differ. Between two operations a program takes
 /// time that is no latency, so at light load on fast storage the product is somewhat lower.
 const LITTLE: f64 = 0.25;
-/// Most share by which bandwidths count as equal.
+/// Largest share by which two bandwidths differ that count as equal.
 const EQUAL: f64 = 0.02;
-/// Least ratio of the largest to the smallest block that shows anything about bandwidth.
+/// Least ratio of the largest to the smallest block size at which a set says something about bandwidth.
 const WIDE: u64 = 4;
 
 const MEASURE_AGAIN: &str = "measure this point again, or leave it out";
 
-/// Refuses a row that no storage can have given.
+/// Refuses a row that no storage can have produced.
 pub fn check_row(row: &Row) -> Result<(), ProbeError> {
     let wrong = |message: String| Err(ProbeError::new(message, MEASURE_AGAIN));
     if row.point.block_bytes == 0 {
@@ -64,8 +64,8 @@ fn check_little(row: &Row) -> Result<(), ProbeError> {
     Err(ProbeError::new(message, MEASURE_AGAIN))
 }
 
-/// Refuses a set in which IOPS are bandwidth / block size everywhere: the work of a probe that measured bandwidth only
-/// and divided, which says nothing about small blocks.
+/// Refuses a set in which IOPS equal bandwidth / block size everywhere. Its author measured only bandwidth and
+/// divided, so the set says nothing about small blocks.
 pub fn check_set(rows: &[Row]) -> Result<(), ProbeError> {
     let mut groups: Vec<Vec<&Row>> = Vec::new();
     for row in rows.iter().filter(|row| row.iops.is_some()) {
@@ -88,7 +88,7 @@ pub fn check_set(rows: &[Row]) -> Result<(), ProbeError> {
     Err(ProbeError::new(message, "measure IOPS at each block size; do not derive them from a bandwidth"))
 }
 
-/// Whether two points differ in nothing but their block size and what was measured.
+/// Whether two points differ only in their block size and their measured figures.
 fn alike(one: &Row, other: &Row) -> bool {
     let key = |row: &Row| (row.point.read_share, row.point.pattern, row.point.load);
     one.point.pattern != Pattern::Sync && key(one) == key(other)

@@ -4,7 +4,8 @@
 
 use crate::point::{Load, Pattern, Point};
 
-/// Indexes of `count` candidates to measure next, after the points `done`, in the order in which they say most.
+/// Chooses `count` candidates to measure next, farthest from the points `done` and from each other. Returns their
+/// indexes, best first.
 pub fn farthest(candidates: &[Point], done: &[Point], count: usize) -> Vec<usize> {
     let places: Vec<[f64; 3]> = candidates.iter().map(place).collect();
     let done: Vec<[f64; 3]> = done.iter().map(place).collect();

@@ -4,9 +4,9 @@ use crate::calibrate::Prediction;
 use crate::check::check_row;
 use crate::point::{Latency, Load, Pattern, Point, ProbeError, Row};
 
-/// First line of a file.
+/// First line of a `probe.csv` of this version.
 const VERSION_LINE: &str = "# proofload probe 1";
-/// What the first line of any version begins with.
+/// Beginning of the first line of a `probe.csv` of any version.
 const VERSION_PREFIX: &str = "# proofload probe ";
 
 const COLUMNS: [&str; 16] = [
@@ -30,17 +30,17 @@ const COLUMNS: [&str; 16] = [
 
 const FORM: &str = "docs/probe.md describes the columns of probe.csv";
 
-/// Writes rows as a file.
+/// Writes rows as the text of a `probe.csv`.
 pub fn write(rows: &[Row]) -> String {
     rows.iter().fold(heading(), |text, row| text + &line(row))
 }
 
-/// The first lines of a file.
+/// First lines of a `probe.csv`: version and column names.
 pub fn heading() -> String {
     format!("{VERSION_LINE}\n{}\n", COLUMNS.join(","))
 }
 
-/// The line of a row.
+/// Formats a row as a line of CSV.
 pub fn line(row: &Row) -> String {
     cells(row).join(",") + "\n"
 }
@@ -72,8 +72,8 @@ fn cells(row: &Row) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// Writes points with what is expected there: IOPS, the interval, mean latency, and whether that is proved. Nothing is
-/// written about a point that is not.
+/// Writes predicted points as CSV: IOPS, interval, mean latency, and whether they are proved. Unproved points get
+/// empty cells.
 pub fn write_predictions(predicted: &[(Row, Option<Prediction>)]) -> String {
     let mut text =
         "block_bytes,read_share,pattern,outstanding,iops,iops_low,iops_high,latency_ms,proved\n".to_owned();
@@ -85,13 +85,13 @@ pub fn write_predictions(predicted: &[(Row, Option<Prediction>)]) -> String {
     text
 }
 
-/// Six significant digits, without zeros at the end.
+/// Formats a number with six significant digits and without trailing zeros.
 fn shortest(value: f64) -> String {
     let rounded: f64 = format!("{value:.5e}").parse().expect("a number is read as it was written");
     rounded.to_string()
 }
 
-/// Reads a file and checks each row.
+/// Reads a `probe.csv` and checks each row.
 ///
 /// # Errors
 /// If it is no such file, or if a row cannot have been measured.
@@ -138,7 +138,7 @@ fn at_line(number: usize, error: ProbeError) -> ProbeError {
     ProbeError { message: format!("line {number}: {}", error.message), ..error }
 }
 
-/// The cells of a line by the names of their columns.
+/// Cells of a CSV line, by column name.
 struct Cells<'a> {
     names: &'a [&'a str],
     cells: Vec<&'a str>,

@@ -7,17 +7,17 @@ use serde_json::Value;
 use crate::check::check_row;
 use crate::point::{Latency, Load, Pattern, Point, ProbeError, Row};
 
-/// Engines that have one operation under way for every `iodepth`.
+/// I/O engines of fio that ignore `iodepth` and keep one operation under way.
 const ONE_AT_A_TIME: [&str; 6] = ["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"];
 const FORM: &str =
     "run fio with --output-format=json, jobs of one block size, and `stonewall` between points";
 
-/// Whether a text is a result of fio rather than a `probe.csv`.
+/// Whether a text is a result of fio (JSON) rather than a `probe.csv`.
 pub fn is_fio(text: &str) -> bool {
     text.trim_start().starts_with('{')
 }
 
-/// The points of a result.
+/// Reads the points of a fio result.
 ///
 /// # Errors
 /// If it is no result of fio, or if a point cannot be told from it or cannot have been measured.
@@ -38,7 +38,7 @@ pub fn read(text: &str) -> Result<Vec<Row>, ProbeError> {
     groups.iter().map(|(_, jobs)| together(jobs)).collect()
 }
 
-/// What ran beside each other, as one point.
+/// Combines fio jobs that ran at the same time into one point.
 fn together(jobs: &[Job]) -> Result<Row, ProbeError> {
     let first = &jobs[0];
     let named = |message: String| ProbeError::new(format!("job `{}`: {message}", first.name), FORM);
@@ -76,7 +76,7 @@ fn together(jobs: &[Job]) -> Result<Row, ProbeError> {
     Ok(row)
 }
 
-/// The latencies of several jobs: the mean of all; percentiles only where there is one job.
+/// Combines the latencies of several jobs: the mean of all; percentiles only if there is one job.
 fn joined(jobs: &[Job], side: impl Fn(&Job) -> &Side) -> Latency {
     let active: Vec<&Side> = jobs.iter().map(&side).filter(|side| side.iops > 0.0).collect();
     let all: f64 = active.iter().map(|side| side.iops).sum();
@@ -90,7 +90,7 @@ fn joined(jobs: &[Job], side: impl Fn(&Job) -> &Side) -> Latency {
     }
 }
 
-/// Reads or writes of a job.
+/// Figures of the reads, or of the writes, of a fio job.
 struct Side {
     iops: f64,
     latency: Latency,
@@ -116,7 +116,7 @@ impl Side {
     }
 }
 
-/// A job as fio reports it.
+/// A job in the JSON of fio.
 struct Job {
     name: String,
     block_bytes: u64,
@@ -160,7 +160,7 @@ impl Job {
     }
 }
 
-/// A size as fio writes it: 4096, 4k, 1m, 64KiB.
+/// Parses a size as fio writes it: 4096, 4k, 1m, 64KiB.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {

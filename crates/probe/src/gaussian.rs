@@ -4,25 +4,26 @@
 use crate::linear::{Cholesky, dot};
 use crate::minimise::minimise;
 
-/// Variance of a constant and of a slope, in variances of the values: next to no knowledge.
+/// Prior variance of constant and slope, as a multiple of the variance of the values: large, so that it hardly
+/// matters.
 const PRIOR: f64 = 9.0;
 const ROUNDS: usize = 250;
-/// Most values that the shape is found from.
+/// Largest number of points from which the hyperparameters are fitted.
 const SHAPED_BY: usize = 150;
 
-/// A place with each axis scaled to about the same range.
+/// Input of a Gaussian process, with each axis scaled to about the same range.
 pub type Scaled = [f64; 3];
 
-/// Logarithms of what decides how near is near.
+/// Hyperparameters of a Gaussian process, as logarithms: length scales and variances.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Shape {
-    /// Distance on each axis over which values change.
+    /// Length scale of each axis: distance over which values change.
     lengths: [f64; 3],
-    /// Variance of what depends on all axes together.
+    /// Variance of the part that depends on all axes together.
     joint: f64,
-    /// Variance of what depends on one axis alone.
+    /// Variance of the part that depends on one axis alone.
     apart: f64,
-    /// Variance of what depends on nothing: equal places differ by it.
+    /// Noise: variance between measurements of equal points.
     noise: f64,
 }
 
@@ -36,7 +37,7 @@ impl Shape {
         }
     }
 
-    /// Covariance of the values at two places.
+    /// Covariance of the values at two points.
     fn covariance(&self, one: &Scaled, other: &Scaled) -> f64 {
         let away: [f64; 3] =
             std::array::from_fn(|axis| (one[axis] - other[axis]) * (-self.lengths[axis]).exp());
@@ -49,7 +50,7 @@ impl Shape {
         self.noise.exp() + 1e-8
     }
 
-    /// How far it is from what one expects of a storage, in a scale of logarithms of likelihoods.
+    /// Penalty for hyperparameters that are unusual for a storage, on the scale of log-likelihoods.
     fn oddness(&self) -> f64 {
         let off = |value: f64, expected: f64, spread: f64| ((value - expected) / spread).powi(2) / 2.0;
         let lengths: f64 = self.lengths.iter().map(|length| off(*length, 0.3, 1.0)).sum();
@@ -57,13 +58,13 @@ impl Shape {
     }
 }
 
-/// Correlation over a distance: Matérn, 5/2.
+/// Matérn 5/2 correlation at a distance.
 fn matern(distance: f64) -> f64 {
     let away = 5.0_f64.sqrt() * distance;
     (1.0 + away + away * away / 3.0) * (-away).exp()
 }
 
-/// A fitted process.
+/// Gaussian process that was fitted to points.
 pub struct Process {
     shape: Shape,
     places: Vec<Scaled>,
@@ -73,18 +74,18 @@ pub struct Process {
     scale: f64,
 }
 
-/// A value and its standard deviation.
+/// Predicted value and its standard deviation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// Expected value.
     pub mean: f64,
-    /// Standard deviation of a measurement there.
+    /// Standard deviation of a measurement at that point.
     pub deviation: f64,
 }
 
 impl Process {
-    /// The process of these values at these places, of the shape of another one or of the likeliest; `None` if none can
-    /// be found.
+    /// Fits a Gaussian process to values at points, with given hyperparameters or the likeliest ones. `None` if the
+    /// covariance matrix cannot be decomposed.
     pub fn fit(places: &[Scaled], values: &[f64], shaped: Option<&Process>) -> Option<Process> {
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64;
@@ -100,7 +101,7 @@ impl Process {
         Some(Process { shape, places: places.to_vec(), weights, covariance, mean, scale })
     }
 
-    /// The value at a place.
+    /// Predicts the value at a point.
     pub fn at(&self, place: &Scaled) -> Estimate {
         let near: Vec<f64> = self.places.iter().map(|known| self.shape.covariance(known, place)).collect();
         let half = self.covariance.half(&near);
@@ -110,7 +111,7 @@ impl Process {
     }
 }
 
-/// The shape under which these values are likeliest, from some of them if they are many.
+/// Finds the hyperparameters with the highest likelihood, from a part of the points if there are many.
 fn likeliest(places: &[Scaled], values: &[f64]) -> Option<Shape> {
     let step = places.len().div_ceil(SHAPED_BY);
     let places: Vec<Scaled> = places.iter().copied().step_by(step).collect();

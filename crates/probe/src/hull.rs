@@ -3,7 +3,7 @@
 use crate::gaussian::Scaled;
 use crate::linear::dot;
 
-/// Rounds of the search; each is one look at all places.
+/// Largest number of rounds of the search for the nearest hull point. Each round looks at all points.
 const ROUNDS: usize = 2000;
 
 /// Whether `place` is no farther than `distance` from the convex hull of `known`: the search for the point of the hull

@@ -30,7 +30,7 @@ pub use measure::{FILE, Ground, POINT_SECONDS};
 pub use point::{Latency, Load, Pattern, Point, ProbeError, Row};
 pub use session::{measure_all, points, scatter};
 
-/// The points of a file, which is a `probe.csv` or a result of fio.
+/// Reads points of load from a `probe.csv` or from a result of fio.
 ///
 /// # Errors
 /// If it is neither, or if a point cannot have been measured.

@@ -1,6 +1,6 @@
 //! Symmetric positive definite systems.
 
-/// The lower triangle L of a matrix A = L Lᵀ, row after row.
+/// Cholesky decomposition: lower triangle L of a matrix A = L Lᵀ, row by row.
 pub struct Cholesky {
     size: usize,
     lower: Vec<f64>,
@@ -26,7 +26,7 @@ impl Cholesky {
         Some(Cholesky { size, lower })
     }
 
-    /// Solves L v = `right`.
+    /// Solves L v = `right` (forward substitution).
     pub fn half(&self, right: &[f64]) -> Vec<f64> {
         let mut solved: Vec<f64> = Vec::with_capacity(self.size);
         for (row, right) in right.iter().enumerate() {
@@ -54,7 +54,7 @@ impl Cholesky {
     }
 }
 
-/// Sum of the products of two rows.
+/// Dot product of two rows.
 pub fn dot(one: &[f64], other: &[f64]) -> f64 {
     one.iter().zip(other).map(|(one, other)| one * other).sum()
 }

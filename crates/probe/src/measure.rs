@@ -14,31 +14,31 @@ use world::{
 
 use crate::point::{Latency, Load, Pattern, Point, Row};
 
-/// Name of the file of a probe, in each of its folders.
+/// Name of the file that a probe reads and writes in each of its folders.
 pub const FILE: &str = "probe.dat";
 /// Time before the measured part of a point, in which caches and queues fill.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Measured time of a point.
 const WINDOW: Duration = Duration::from_secs(4);
-/// Time that a point takes.
+/// Time that one point takes, s.
 pub const POINT_SECONDS: u64 = SETTLE.as_secs() + WINDOW.as_secs();
-/// Longest latency that is told from longer ones.
+/// Longest latency that the histogram tells from longer ones.
 const LONGEST: Duration = Duration::from_secs(600);
-/// Size and number of the writes that make a file.
+/// Size of the writes that fill the file, and how many are outstanding.
 const MAKING: (usize, u64) = (1 << 20, 8);
-/// Size of the reads that warm caches, and how many are under way in each file.
+/// Size of the reads that warm caches, and how many are outstanding in each file.
 const WARMING: (u64, u64) = (64 << 10, 32);
-/// Most share by which the halves of a steady window differ, beside what chance explains.
+/// Largest share by which the two halves of a steady window may differ, in addition to chance.
 const STEADY: f64 = 0.1;
 
-/// The files that a probe reads and writes.
+/// Files that a probe reads and writes.
 pub struct Ground {
     files: Vec<File>,
     file_bytes: u64,
 }
 
 impl Ground {
-    /// Makes a full file in each of these folders.
+    /// Creates and fills a file in each of these folders.
     ///
     /// # Errors
     /// A folder has such a file, or has no space for it.
@@ -57,8 +57,8 @@ impl Ground {
         Ok(Ground { files, file_bytes })
     }
 
-    /// Reads every place of the files once, in no order, so that the caches of the storage hold what they will hold;
-    /// ends at `until` in any case.
+    /// Reads every place of the files once in scattered order, so that caches of the storage fill. Stops at `until` in
+    /// any case.
     ///
     /// # Errors
     /// A read fails.
@@ -82,7 +82,7 @@ impl Ground {
         all(readers.collect()).await
     }
 
-    /// Removes the files.
+    /// Removes the files of the probe.
     ///
     /// # Errors
     /// The storage refuses.
@@ -95,7 +95,7 @@ impl Ground {
         Ok(())
     }
 
-    /// Measures a point.
+    /// Measures the storage at one point of load.
     ///
     /// # Errors
     /// An operation fails, or it is a point that cannot be measured.
@@ -141,7 +141,7 @@ impl Ground {
     }
 }
 
-/// Writes a file from its begin to its end.
+/// Writes a file from its beginning to its end.
 async fn fill(world: &World, file: &File, bytes: u64) -> world::Result<()> {
     let (piece, side_by_side) = MAKING;
     let writers: Vec<_> = (0..side_by_side)
@@ -164,7 +164,7 @@ async fn fill(world: &World, file: &File, bytes: u64) -> world::Result<()> {
     Ok(())
 }
 
-/// Waits for all of these tasks; the first error that any of them has.
+/// Waits for all tasks. Returns the first error of any of them.
 async fn all(tasks: Vec<Task<world::Result<()>>>) -> world::Result<()> {
     let mut outcome = Ok(());
     for task in tasks {
@@ -173,22 +173,22 @@ async fn all(tasks: Vec<Task<world::Result<()>>>) -> world::Result<()> {
     outcome
 }
 
-/// The place of a number among `all` numbers in an order that jumps.
+/// Permutation of 0..`all` whose neighbours lie far apart: returns the place of a number.
 fn scattered(number: u64, all: u64) -> u64 {
     // A prime that divides no count of blocks of a file that could be made.
     (u128::from(number) * 2_147_483_647 % u128::from(all)) as u64
 }
 
-/// What is common to the workers of a point.
+/// State that the workers of a point share.
 struct Tally {
     begin: Time,
     end: Time,
     reads: RefCell<Histogram<u64>>,
     writes: RefCell<Histogram<u64>>,
     first_half: Cell<u64>,
-    /// Makes what is written differ from all that was written before.
+    /// Next stamp: a number that makes each written block differ from all earlier ones.
     stamp: Cell<u64>,
-    /// The next block of a sequential pattern.
+    /// Next block of a sequential pattern.
     cursor: Cell<u64>,
 }
 
@@ -232,7 +232,7 @@ fn latency(histogram: &Histogram<u64>) -> Latency {
     Latency { mean_ms: Some(histogram.mean() / 1e6), p50_ms: at(0.5), p95_ms: at(0.95), p99_ms: at(0.99) }
 }
 
-/// One of the operations that are under way.
+/// Worker that keeps one operation of a point outstanding.
 struct Worker {
     world: World,
     file: File,
@@ -288,7 +288,8 @@ impl Worker {
     }
 }
 
-/// Contents of the files: each sector is a number, then noise that does not compress, the same in every sector.
+/// Generator of file contents: each sector is a number followed by noise that does not compress and is the same in
+/// every sector.
 struct Stamped {
     pages: u64,
     body: Box<[u8]>,
@@ -307,7 +308,7 @@ fn body() -> Box<[u8]> {
     words.collect()
 }
 
-/// A buffer of such contents.
+/// Creates a buffer with such contents.
 fn content(bytes: usize) -> Bufs {
     let body = body();
     let mut buf = PageBuf::empty(bytes);
@@ -317,7 +318,7 @@ fn content(bytes: usize) -> Bufs {
     std::iter::once(buf).collect()
 }
 
-/// Gives the sectors of a buffer the numbers from `first`; the number behind them.
+/// Stamps the sectors of a buffer with ascending numbers from `first`. Returns the next number.
 fn stamp(bufs: &mut Bufs, first: u64) -> u64 {
     let mut number = first;
     for sector in bufs[0].as_mut_slice().chunks_mut(SECTOR_BYTES) {

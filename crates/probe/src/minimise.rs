@@ -1,7 +1,7 @@
 //! The smallest value of a function of a few numbers, by the simplex method of Nelder and Mead.
 
-/// Walks from `start`, with first steps of `step`, to where `of` is smallest, in at most `rounds` rounds. A value that
-/// is no number counts as infinitely high.
+/// Minimises `of` from `start` with first steps of `step`, in at most `rounds` rounds. A result that is not a number
+/// counts as infinite.
 pub fn minimise(start: &[f64], step: f64, rounds: usize, of: impl Fn(&[f64]) -> f64) -> (Vec<f64>, f64) {
     let value = |at: &[f64]| {
         let value = of(at);

@@ -1,21 +1,21 @@
 //! A point of a probe: the load that is offered to a storage, and what the storage did with it.
 
-/// Where the I/O of a point goes.
+/// Access pattern of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pattern {
-    /// To random places of the file.
+    /// Operations at random places of the file.
     Random,
-    /// From one place to the next.
+    /// Operations one behind the other.
     Sequential,
     /// Sequential writes, each followed by a sync that belongs to its latency.
     Sync,
 }
 
 impl Pattern {
-    /// All of them, in the order in which files and reports list them.
+    /// All patterns, in the order of files and reports.
     pub const ALL: [Pattern; 3] = [Pattern::Random, Pattern::Sequential, Pattern::Sync];
 
-    /// The word in files.
+    /// Name of the pattern in files.
     pub fn name(self) -> &'static str {
         match self {
             Pattern::Random => "random",
@@ -25,66 +25,66 @@ impl Pattern {
     }
 }
 
-/// How a point keeps the storage at work.
+/// Kind of load of a point: closed loop or open loop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
-    /// Closed loop: operations that are under way at any time.
+    /// Closed loop: number of outstanding operations.
     Outstanding(f64),
-    /// Open loop: operations that arrive per second, whether the earlier ones have completed or not.
+    /// Open loop: operations that arrive per second, independent of completions.
     Offered(f64),
 }
 
-/// The load of a point.
+/// Point of load: block size, read share, pattern, and how many operations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// Size of an operation.
+    /// Size of an operation, bytes.
     pub block_bytes: u64,
     /// Share of the operations that are reads, 0 to 1.
     pub read_share: f64,
-    /// Where they go.
+    /// Access pattern.
     pub pattern: Pattern,
-    /// How many there are.
+    /// Number of outstanding or offered operations.
     pub load: Load,
 }
 
-/// Latencies of reads or of writes in milliseconds; `None` where they are not known.
+/// Latencies of reads or of writes, ms; `None` if not known.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Latency {
-    /// Mean.
+    /// Mean latency, ms.
     pub mean_ms: Option<f64>,
-    /// Median.
+    /// Median latency, ms.
     pub p50_ms: Option<f64>,
-    /// 95th percentile.
+    /// 95th percentile of the latency, ms.
     pub p95_ms: Option<f64>,
-    /// 99th percentile.
+    /// 99th percentile of the latency, ms.
     pub p99_ms: Option<f64>,
 }
 
-/// A row of `probe.csv`: a point, and what was measured there if it was.
+/// Row of a `probe.csv`: a point of load, with its measured figures if there are any.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Row {
-    /// The load.
+    /// Point of load of the row.
     pub point: Point,
-    /// Reads and writes that completed in a second.
+    /// Completed reads and writes per second; `None` if not measured.
     pub iops: Option<f64>,
     /// Latency of the reads.
     pub reads: Latency,
     /// Latency of the writes.
     pub writes: Latency,
-    /// How long was measured.
+    /// Length of the measurement, s.
     pub seconds: Option<f64>,
-    /// Whether the second half of the time did as much as the first.
+    /// Whether the second half of the measurement did as much as the first.
     pub steady: Option<bool>,
 }
 
 impl Row {
-    /// A point that was not measured.
+    /// Row of a point without measured figures.
     pub fn unmeasured(point: Point) -> Row {
         let none = Latency::default();
         Row { point, iops: None, reads: none, writes: none, seconds: None, steady: None }
     }
 
-    /// Mean latency of all operations, where the means that it consists of are known.
+    /// Mean latency of reads and writes together, ms; `None` if one of the means is missing.
     pub fn mean_ms(&self) -> Option<f64> {
         let share = self.point.read_share;
         let reads = if share > 0.0 { self.reads.mean_ms? } else { 0.0 };
@@ -92,7 +92,7 @@ impl Row {
         Some(share * reads + (1.0 - share) * writes)
     }
 
-    /// What was measured, in one line for people.
+    /// Formats the measured figures as one line for people.
     pub fn text(&self) -> String {
         let Point { block_bytes, read_share, pattern, load } = self.point;
         let size = if block_bytes < 1 << 20 {
@@ -114,7 +114,7 @@ impl Row {
         format!("{} {size}, {reads:.0} % reads, {load}: {found}{unsteady}", pattern.name())
     }
 
-    /// Operations that are under way in the mean: those of a closed loop, or by Little's law.
+    /// Mean number of outstanding operations: given in a closed loop, else by Little's law.
     pub fn outstanding(&self) -> Option<f64> {
         match self.point.load {
             Load::Outstanding(outstanding) => Some(outstanding),
@@ -123,13 +123,13 @@ impl Row {
     }
 }
 
-/// Why points cannot be used, and what to do about it.
+/// Reason why points cannot be used, with a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ProbeError {
-    /// What is wrong, and where.
+    /// What is wrong, and in which file and line.
     pub message: String,
-    /// The remedy.
+    /// Remedy.
     pub remedy: &'static str,
 }
 

@@ -7,11 +7,11 @@ use crate::choose::{farthest, usual_points};
 use crate::measure::Ground;
 use crate::point::{Load, Pattern, Point, Row};
 
-/// How often one and the same point is measured, to see how the storage differs from itself.
+/// Number of times that one point is measured, to show how far equal points differ.
 const REPEATS: usize = 3;
 
-/// The points of a probe of `count`, the most telling first: one in five is sequential, one in ten waits for syncs, and
-/// one point comes again and again.
+/// Points of a probe of `count`, the most informative first. One in five is sequential, one in ten waits for syncs,
+/// and one point is repeated.
 pub fn points(count: usize) -> Vec<Point> {
     let (random, sequential, synced) = (usual_points(), sequential_points(), sync_points());
     let chosen = |from: &[Point], count: usize| {
@@ -72,8 +72,8 @@ fn sync_points() -> Vec<Point> {
     points
 }
 
-/// Measures points one after the other and gives each row to `row`, until there are no more or `ends` says so.
-/// A point that is not steady or breaks Little's law is measured once more. The files are removed in any case.
+/// Measures points one after the other and passes each row to `row`, until no point is left or `ends` returns true. A
+/// point that is not steady or breaks Little's law is measured once more. Removes the files in any case.
 ///
 /// # Errors
 /// The storage refuses something.
@@ -104,7 +104,7 @@ pub async fn measure_all(
     outcome.and(ground.remove(world).await)
 }
 
-/// By how many percent equal points differ at most from their mean, in rate; `None` without equal points.
+/// Largest deviation of the rate of equal points from their mean, percent; `None` without equal points.
 pub fn scatter(rows: &[Row]) -> Option<f64> {
     let mut worst: Option<f64> = None;
     for (index, row) in rows.iter().enumerate() {

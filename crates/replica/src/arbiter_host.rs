@@ -14,7 +14,7 @@ use world::{Duration, World};
 use crate::Result;
 use crate::wire::{load_record, save_record};
 
-/// Sends to the copy of a database on a host.
+/// Callback that sends an arbiter message to the copy of a database on a host.
 pub type ToCopy = Rc<dyn Fn(HostId, DatabaseId, FromArbiter)>;
 
 struct Driver {
@@ -26,11 +26,11 @@ struct Driver {
     stopped: Cell<bool>,
 }
 
-/// The arbiter of all databases. Dropping it stops it as a crash would.
+/// Arbiter of all databases, with its records on disk. Dropping it stops it as a crash would.
 pub struct ArbiterHost(Rc<Driver>);
 
 impl ArbiterHost {
-    /// Starts with the records in `folder`; a database without one is new.
+    /// Starts the arbiter with the records in `folder`; a database without a record is new.
     ///
     /// # Errors
     /// Failed I/O, or a record that is damaged.
@@ -77,27 +77,27 @@ impl ArbiterHost {
         Ok(ArbiterHost(driver))
     }
 
-    /// Something has come from a copy.
+    /// Handles a message from a copy.
     pub fn receive(&self, message: ToArbiter) {
         self.0.input(ArbiterInput::Message(message));
     }
 
-    /// The operator wants the database active on `target`, without loss.
+    /// Asks the arbiter to move the active copy of a database to `target` without loss.
     pub fn move_to(&self, database: DatabaseId, target: HostId) {
         self.0.input(ArbiterInput::Move { database, target });
     }
 
-    /// Why a database is not mounted.
+    /// Reason why a database is not mounted, if the arbiter knows one.
     pub fn why_dismounted(&self, database: DatabaseId) -> Option<WhyDismounted> {
         self.0.arbiter.borrow().why_dismounted(database)
     }
 
-    /// Whether it has stopped: its record could not be kept.
+    /// Whether the arbiter has stopped because it could not store a record.
     pub fn has_stopped(&self) -> bool {
         self.0.stopped.get()
     }
 
-    /// What has happened since the last call, with the time in milliseconds.
+    /// Returns the arbiter's events since the last call, each with its time in ms.
     pub fn take_events(&self) -> Vec<(u64, DatabaseId, ArbiterEvent)> {
         self.0.events.take()
     }

@@ -25,14 +25,15 @@ use crate::wire::{FRAME_BYTES_MAX, NEW, load_record, save_record};
 use crate::{Error, Result};
 
 const META: &str = "copy.meta";
-/// Logs that an instance holds in reserve, and more.
+/// Upper bound of the files that an instance keeps as reserve logs.
 const RESERVES_MAX: u8 = 0xF;
-/// Log that is sent at once. A generation may be longer than a frame.
+/// Largest piece of log in one message, bytes. A generation may be longer than a frame.
 const PIECE_BYTES_MAX: u32 = FRAME_BYTES_MAX as u32 / 2;
-/// The only database of its log stream.
+/// Number of the database in its log stream; a copy has one database.
 pub(crate) const DATABASE: u8 = 1;
 
-/// The protocol's name of a place in the log. Where nothing is in a segment yet, it is the segment's beginning.
+/// Translates a log position of the engine into one of the protocol. A position in an empty segment becomes the
+/// segment's beginning.
 pub(crate) fn position(at: LogPosition) -> Position {
     let byte = if usize::from(at.byte()) <= DATA_START { 0 } else { u32::from(at.byte()) };
     Position { generation: at.generation(), offset: u32::from(at.segment()) * SEGMENT_BYTES as u32 + byte }
@@ -44,7 +45,7 @@ fn log_position(at: Position) -> LogPosition {
 }
 
 enum Mode {
-    /// No engine: being made, being cut, or not needed yet.
+    /// No engine is open: the copy is being seeded, its log is being cut, or it has not been needed yet.
     Closed,
     Standby(Box<Standby>),
     Active {
@@ -53,16 +54,17 @@ enum Mode {
     },
 }
 
-/// What the other copies of a new database need beside the same initial pages: its header and the beginning of its log.
+/// What further copies of a new database need, besides equal initial pages: the header of the first copy and the
+/// beginning of its log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeedFiles {
-    /// The header and its shadow.
+    /// Database header and its shadow, bytes.
     header: Vec<u8>,
-    /// The log from its first byte on.
+    /// Log from its first byte on.
     log: Vec<u8>,
 }
 
-/// The files of one copy.
+/// Files of one copy, and the engine that is open on them.
 pub(crate) struct Files {
     world: World,
     config: InstanceConfig,
@@ -70,23 +72,23 @@ pub(crate) struct Files {
     meta: Meta,
     store: LogStore,
     mode: Mode,
-    /// Places of pages that standbys of this copy have taken as a whole.
+    /// Page numbers that passive copies on this host took as a whole from the log.
     taken: BTreeSet<u32>,
-    /// Of a copy that is being made.
+    /// File of a copy that is being seeded.
     making: Option<File>,
     ahead: Option<Ahead>,
 }
 
-/// The stretch of pages that will be asked for next, on its way from the disk.
+/// Next stretch of pages, read ahead from disk before it is requested.
 struct Ahead {
     first: u32,
     pages: oneshot::Receiver<engine::Result<Stretch>>,
 }
 
-/// Pages with their places, and the place to go on at.
+/// Pages with their numbers, and the number of the page to go on with.
 type Stretch = (Vec<(u64, Rc<[u8]>)>, Option<u64>);
 
-/// Pages that were read for another copy.
+/// Result of a read of pages for another copy.
 pub(crate) struct PagesRead {
     pub(crate) pages: Rc<[PageCopy]>,
     pub(crate) next: Option<u32>,
@@ -94,7 +96,7 @@ pub(crate) struct PagesRead {
 }
 
 impl Files {
-    /// What is there. A copy without a record of its own has no contents.
+    /// Opens the files of a copy and returns what is there. A copy without a record has no contents.
     pub(crate) async fn open(
         world: &World,
         config: &InstanceConfig,
@@ -118,7 +120,8 @@ impl Files {
         Ok((files, Found { meta, log, checkpoint }))
     }
 
-    /// Makes a new database the first copy: its log stream begins, and its record says that it has everything.
+    /// Turns a new database into the first copy: begins its log stream, and writes a record that lists all of its
+    /// contents.
     pub(crate) async fn create(world: &World, config: &InstanceConfig) -> Result<SeedFiles> {
         let (instance, _) = Instance::open(world, config).await?;
         instance.flush_log().await?;
@@ -136,7 +139,8 @@ impl Files {
         Ok(SeedFiles { header: header[0].as_slice().to_vec(), log: log.bytes })
     }
 
-    /// Makes a new database with the same initial pages a further copy: it goes on from where the log stream began.
+    /// Turns a new database with the same initial pages into a further copy, which continues where the log stream
+    /// began.
     pub(crate) async fn seed(world: &World, config: &InstanceConfig, seed: &SeedFiles) -> Result<()> {
         let file = world.open(&config.databases[0].path, OpenMode::ReadWrite).await?;
         let pages = seed.header.chunks(config.page_bytes).map(PageBuf::copy_of);
@@ -225,7 +229,7 @@ impl Files {
         Ok(standby.give_pages(DATABASE, &numbered).await?)
     }
 
-    /// Of a copy that is being made.
+    /// Writes received pages into the file of a copy that is being seeded.
     async fn write_file(&mut self, pages: &[PageCopy]) -> Result<()> {
         let page_bytes = self.config.page_bytes;
         if let Some(page) = pages.iter().find(|page| page.bytes.len() != page_bytes) {
@@ -248,7 +252,7 @@ impl Files {
         Ok(())
     }
 
-    /// Makes the pages of a new copy durable.
+    /// Makes the pages of a seeded copy durable.
     async fn finish_making(&mut self) -> Result<()> {
         if let Some(file) = self.making.take() {
             file.sync().await?;
@@ -285,7 +289,7 @@ impl Files {
         }
     }
 
-    /// Log for another copy, as much as fits into a message.
+    /// Reads log for another copy, as much as fits into one message.
     pub(crate) async fn read_log(&self, from: Position, until: Position) -> Result<Option<Piece>> {
         let segment = from.offset - from.offset % SEGMENT_BYTES as u32;
         let reach = Position { offset: segment.saturating_add(PIECE_BYTES_MAX), ..from };
@@ -305,7 +309,7 @@ impl Files {
         }))
     }
 
-    /// Pages for another copy.
+    /// Reads pages for another copy.
     pub(crate) async fn read_pages(&mut self, request: &PageRequest) -> Result<PagesRead> {
         let copy = |place: u64, bytes: Vec<u8>| PageCopy { page: place as u32, bytes: bytes.into() };
         match (&mut self.mode, request) {
@@ -365,7 +369,7 @@ impl Files {
         }
     }
 
-    /// The places whose pages the log behind `from` changes.
+    /// Lists the numbers of the pages that the log behind `from` changes.
     pub(crate) async fn list_pages(&mut self, from: Position) -> Result<Vec<u32>> {
         self.close().await;
         let range = (log_position(from), self.end());
@@ -373,7 +377,8 @@ impl Files {
         Ok(pages.into_iter().map(|(_, pgno)| pgno + 1).collect())
     }
 
-    /// Replays towards `to`, one generation at most: other things must not wait for long. Whether it is there.
+    /// Replays log towards `to`, at most one generation, so that other work need not wait long. Returns whether `to`
+    /// is reached.
     pub(crate) async fn replay(&mut self, to: Position) -> Result<bool> {
         let to = log_position(to);
         let standby = self.standby().await?;
@@ -382,7 +387,7 @@ impl Files {
         Ok(to <= next)
     }
 
-    /// The places of pages that this copy took as a whole from the log, or from another copy, since it was started.
+    /// Numbers of the pages that this copy took as a whole from the log or from another copy since it was started.
     pub(crate) fn taken_pages(&self) -> Vec<u32> {
         let standby = match &self.mode {
             Mode::Standby(standby) => Some(standby.taken_pages()),
@@ -392,7 +397,7 @@ impl Files {
         now.chain(self.taken.iter().copied()).collect::<BTreeSet<u32>>().into_iter().collect()
     }
 
-    /// What the pages at these places say, in short; 0 for one that was never written.
+    /// Digests of the contents of pages; 0 for a page that was never written.
     pub(crate) async fn digests(&mut self, places: &[u32]) -> Result<BTreeMap<u32, u32>> {
         let mut digests = BTreeMap::new();
         for &place in places.iter().filter(|place| **place >= 2) {
@@ -405,7 +410,8 @@ impl Files {
         Ok(digests)
     }
 
-    /// The places of pages of a passive copy that nothing proves.
+    /// Numbers of the pages of a passive copy that need a replacement, because neither the file nor the log has them
+    /// whole.
     pub(crate) fn unproven_pages(&self) -> Vec<u32> {
         match &self.mode {
             Mode::Standby(standby) => {
@@ -415,7 +421,7 @@ impl Files {
         }
     }
 
-    /// Moves the checkpoint of a passive copy, and gives it. `None` if there is nothing to move it over.
+    /// Writes the pages of a passive copy, moves its checkpoint and returns it; `None` if the checkpoint cannot move.
     pub(crate) async fn save_checkpoint(&mut self) -> Result<Option<Position>> {
         match &mut self.mode {
             Mode::Standby(standby) => Ok(Some(position(standby.save_checkpoint().await?))),
@@ -442,7 +448,7 @@ impl Files {
         Ok(instance)
     }
 
-    /// Closes it at once; gives the durable end of the log and the checkpoint.
+    /// Closes the database at once. Returns the durable end of the log and the checkpoint.
     pub(crate) async fn dismount(&mut self) -> Result<(Position, Position)> {
         self.ahead = None;
         // A mount that was skipped leaves a standby.
@@ -452,9 +458,8 @@ impl Files {
     }
 }
 
-/// What the page says, in short: equal on copies that hold the same nodes at the same place of the same tree.
-/// Where nodes lie on the page, what is unused, checksum and flush type do not count (as in
-/// [`PageRef::says_the_same`]).
+/// Digest of a page's contents: equal on copies that hold the same nodes in the same order in the same tree. It leaves
+/// out the place of nodes on the page, unused bytes, checksum and flush type (as in [`PageRef::says_the_same`]).
 fn digest(bytes: &[u8]) -> u32 {
     let page = PageRef::new(bytes);
     let flags = page.flags() & !(page_flags::FLUSH_TYPE | page_flags::NEW_CHECKSUM);

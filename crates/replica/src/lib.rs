@@ -30,22 +30,22 @@ pub use files::SeedFiles;
 pub use network::{Guard, Network, Receiver};
 pub use replica::{Links, Replica, ReplicaConfig, Status};
 
-/// Why a copy or the arbiter could not go on.
+/// Reason why a copy or the arbiter had to stop.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The engine.
+    /// The engine failed.
     #[error(transparent)]
     Engine(#[from] engine::Error),
-    /// A file of the copy or the arbiter.
+    /// A file of the copy or the arbiter could not be read or written.
     #[error(transparent)]
     World(#[from] world::Error),
-    /// A record that a copy or the arbiter keeps is not what was written.
+    /// A durable record of a copy or of the arbiter is damaged.
     #[error("{path} is damaged: {reason}; a copy without it has to be made anew")]
     DamagedRecord {
-        /// The file.
+        /// Path of the record.
         path: String,
-        /// What is wrong.
+        /// Description of the damage.
         reason: String,
     },
 }

@@ -28,34 +28,33 @@ use world::{Connection, Duration, ErrorKind, Listener, LocalFuture, World};
 
 use crate::wire::{Frames, Message, VERSION, WireError, frame};
 
-/// Bytes that wait for one host at most.
+/// Largest number of bytes that wait to be sent to one host.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
-/// How long an earlier socket may hold this host's port. The kernel closes a socket only when it has cancelled
-/// what waits on it, which takes it a while after the network was dropped or its process has ended.
+/// Time for which an earlier socket may hold this host's port. The kernel closes a socket only after it has cancelled
+/// the operations that wait on it, somewhat later than the network was dropped or its process ended.
 const PORT_LIMIT: Duration = Duration::from_secs(10);
-/// Time between two attempts to listen.
+/// Pause between two attempts to listen.
 const PORT_PAUSE: Duration = Duration::from_millis(50);
-/// How long it may take until both sides know who the other one is.
+/// Time within which both sides of a connection must have proved who they are.
 const GREETING_LIMIT: Duration = Duration::from_secs(3);
-/// Connections at one time whose other side has not said who it is.
+/// Largest number of open connections whose peer has not said which host it is.
 const STRANGERS_MAX: usize = 64;
-/// Connections that one source may begin in a second. A host of the drill begins fewer than six to each other
-/// host; proving who one is costs both sides a millisecond of processor time, so a stranger may not ask for it
-/// as often as it likes.
+/// Largest number of connections that one address may begin in a second. A host of a drill begins fewer than six to
+/// each other host. Proving an identity costs both sides a millisecond of processor time, so strangers are limited.
 const GREETINGS_PER_S_MAX: u32 = 16;
 
-/// Gets what has come, and from whom.
+/// Callback that gets each received message and the host that sent it.
 pub type Receiver = Rc<dyn Fn(HostId, Message)>;
 
-/// Makes sure that a connection leads to the wanted host, and that no other host can read it. The errors say what
-/// is wrong, for people.
+/// Authentication of connections: a connection leads to the wanted host, and no other host can read it. Error texts
+/// are for people.
 pub trait Guard {
-    /// This host has connected to the address of `host`. Gives what to speak on.
+    /// Secures a connection that this host opened to the address of `host`. Returns the stream to use.
     fn made(&self, connection: Connection, host: HostId) -> LocalFuture<'static, Result<Connection, String>>;
-    /// A peer has connected to this host. Gives the connection, and which host the peer is.
+    /// Secures a connection that a peer opened to this host. Returns the stream and the peer's host.
     fn taken(&self, connection: Connection) -> LocalFuture<'static, Result<(Connection, HostId), String>>;
-    /// A connection with `peer` was closed because of what the other side did. Called as often as that happens.
+    /// Called each time a connection with `peer` is closed because of the peer's behaviour.
     fn refused(&self, peer: &str, why: &str);
 }
 
@@ -74,18 +73,18 @@ struct Inner {
     stopped: Cell<bool>,
     stop: Notify,
     strangers: Cell<usize>,
-    /// Connections of this second, by the address that they come from.
+    /// Number of connections begun in the current second, by source address.
     greetings: RefCell<(u64, BTreeMap<String, u32>)>,
     refused: Cell<u64>,
 }
 
-/// This host's connections. Dropping it closes them.
+/// Connections of this host to the other hosts. Dropping it closes them.
 pub struct Network {
     inner: Rc<Inner>,
 }
 
 impl Network {
-    /// Listens on this host's address, if it has one, and sends to the others. Everybody is believed.
+    /// Listens on this host's address, if it has one, and connects to the others. Peers are believed without proof.
     ///
     /// # Errors
     /// If it cannot listen there.
@@ -98,7 +97,7 @@ impl Network {
         Network::open(world, host, addresses, None, receiver).await
     }
 
-    /// As [`Network::start`]; a peer that does not prove its name to `guard` is refused.
+    /// As [`Network::start`], but refuses a peer that does not prove its host to `guard`.
     ///
     /// # Errors
     /// If it cannot listen there.
@@ -153,7 +152,7 @@ impl Network {
         Ok(Network { inner })
     }
 
-    /// Sends, or drops if that is not possible soon.
+    /// Queues a message for a host. Drops it if the host cannot be reached soon.
     pub fn send(&self, to: HostId, message: &Message) {
         let Some(address) = self.inner.addresses.get(&to) else { return };
         let mut peers = self.inner.peers.borrow_mut();
@@ -174,13 +173,13 @@ impl Network {
         }
     }
 
-    /// Connections that were closed because of what the other side did.
+    /// Number of connections that were closed because of the peer's behaviour.
     pub fn refused(&self) -> u64 {
         self.inner.refused.get()
     }
 }
 
-/// Listens on a port that an earlier network of this host may still hold.
+/// Listens on the port, and waits if an earlier network of this host still holds it.
 async fn listen(world: &World, address: &str) -> Result<Listener, world::Error> {
     let begun = world.now();
     loop {
@@ -237,7 +236,7 @@ impl Inner {
         })
     }
 
-    /// Connects to a host; `None` if it is not there, an error if another host answers.
+    /// Connects to a host; `None` if no host answers, an error if another host answers.
     async fn greet(&self, to: HostId, address: &str) -> Result<Option<Connection>, String> {
         let Ok(mut connection) = self.world.connect(address).await else { return Ok(None) };
         if let Some(guard) = &self.guard {
@@ -258,7 +257,7 @@ impl Inner {
         frame(&Message::Hello { version: VERSION, host: self.host })
     }
 
-    /// Reads from a peer that has connected, as long as the connection lasts.
+    /// Reads messages of a peer that connected, until the connection ends.
     async fn serve(&self, connection: Connection) {
         let peer = connection.peer();
         if !self.greets(&peer) {
@@ -280,7 +279,7 @@ impl Inner {
         }
     }
 
-    /// Whether the source of a connection has begun few enough in this second.
+    /// Whether the source address of a connection is below its limit of connections per second.
     fn greets(&self, peer: &str) -> bool {
         let source = peer.rsplit_once(':').map_or(peer, |(address, _)| address);
         let second = self.world.now().ns / 1_000_000_000;
@@ -293,7 +292,7 @@ impl Inner {
         *begun <= GREETINGS_PER_S_MAX
     }
 
-    /// Finds out who has connected.
+    /// Authenticates a peer that connected.
     async fn welcome(&self, connection: Connection) -> Result<(Connection, Frames, HostId), String> {
         let (connection, proved) = match &self.guard {
             Some(guard) => {
@@ -320,7 +319,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What comes of `future`; `None` once the network is dropped.
+    /// Waits for `future`; `None` if the network is dropped first.
     async fn until_stopped<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         if self.stopped.get() {
             return None;
@@ -339,7 +338,7 @@ impl Inner {
     }
 }
 
-/// Who speaks, by its first message. `proved` is who it has to be.
+/// Reads the first message of a connection, in which the peer names its host. `proved` is the host that it must be.
 fn greeting(message: &Message, proved: Option<HostId>) -> Result<HostId, String> {
     match message {
         Message::Hello { version: VERSION, host } if proved.is_none_or(|proved| proved == *host) => Ok(*host),
@@ -358,7 +357,7 @@ async fn send(connection: &Option<Connection>, message: &[u8]) -> bool {
     }
 }
 
-/// What comes of `future`, if it takes no longer than `limit`.
+/// Waits for `future` for at most `limit`; `None` if that time is over.
 async fn within<T>(world: &World, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     match select(pin!(future), pin!(world.sleep(limit))).await {
         Either::Left((done, _)) => Some(done),

@@ -16,40 +16,40 @@ use world::{Duration, LocalFuture, Time, World};
 use crate::files::{DATABASE, Files, PagesRead, SeedFiles, position};
 use crate::{Error, Result};
 
-/// How long the digests of pages wait for pages that other copies are to give.
+/// Time for which a comparison waits for pages that other copies are to replace.
 const DIGESTS_WAIT: Duration = Duration::from_secs(10);
 
-/// How a copy speaks to the others. Nothing is guaranteed to arrive; nothing here may wait.
+/// Connections of a copy to the arbiter and the other copies. Messages may be lost, and a call must not wait.
 pub trait Links {
-    /// To the arbiter.
+    /// Sends a message to the arbiter.
     fn to_arbiter(&self, message: ToArbiter);
-    /// To the copy of the same database on `host`.
+    /// Sends a message to the copy of the same database on `host`.
     fn to_peer(&self, host: HostId, message: PeerMessage);
 }
 
-/// What a copy needs to know beside its database.
+/// Configuration of a copy on its host, beside that of its database.
 #[derive(Clone)]
 pub struct ReplicaConfig {
-    /// Where its files are: one database.
+    /// Configuration of the engine instance: folder and one database.
     pub instance: InstanceConfig,
-    /// How often the state machine sees the time.
+    /// Interval at which the state machine sees the clock.
     pub tick: Duration,
-    /// How often a passive copy writes its pages and moves its checkpoint.
+    /// Interval at which a passive copy writes its pages and moves its checkpoint.
     pub checkpoint_every: Duration,
 }
 
-/// How a copy is.
+/// State of a copy.
 #[derive(Debug, Clone)]
 pub struct Status {
-    /// What it says to the arbiter.
+    /// Newest report of the copy to the arbiter.
     pub report: Report,
-    /// The epoch in which it is active now.
+    /// Epoch in which the copy is active now; `None` if it is passive.
     pub active_in: Option<Epoch>,
-    /// Why it has stopped for good.
+    /// Reason why the copy has stopped for good.
     pub failure: Option<String>,
 }
 
-/// What is to be done on disk and engine, one after the other.
+/// Work on disk and engine, carried out one item after the other.
 enum Job {
     Disk { ticket: u64, op: DiskOp },
     ReadLog { to: HostId, from: Position, until: Position },
@@ -69,11 +69,11 @@ struct Driver {
     machine: RefCell<Copy>,
     links: Rc<dyn Links>,
     jobs: UnboundedSender<Job>,
-    /// Saving of the checkpoint is on its way.
+    /// Whether the checkpoint is being saved.
     saving: Cell<bool>,
-    /// Reads of pages that are on their way: who asks again meanwhile gets the answer to the first question.
+    /// Reads of pages under way. A second request for the same pages gets the answer to the first.
     reading: RefCell<BTreeSet<(HostId, u64)>>,
-    /// Open for users.
+    /// Instance that is open for users.
     mounted: RefCell<Option<Rc<Instance>>>,
     waiting: RefCell<BTreeMap<u64, oneshot::Sender<()>>>,
     next_commit: Cell<u64>,
@@ -82,11 +82,11 @@ struct Driver {
     stopped: Cell<bool>,
 }
 
-/// One copy of a database on this host. Dropping it stops it as a crash would.
+/// One copy of a database on this host: its state machine, files and engine. Dropping it stops it as a crash would.
 pub struct Replica(Rc<Driver>);
 
 impl Replica {
-    /// Prepares a new database, which lies at the place that `config` names, to be the first copy. Once in its life.
+    /// Prepares a new database at the place that `config` names as the first copy; once per database.
     ///
     /// # Errors
     /// Failed I/O.
@@ -94,7 +94,8 @@ impl Replica {
         Files::create(world, config).await
     }
 
-    /// Prepares a new database with the same initial pages as the first copy's to be a further copy, without a seeding.
+    /// Prepares a new database with the initial pages of the first copy as a further copy, without a seeding over the
+    /// network.
     ///
     /// # Errors
     /// Failed I/O.
@@ -102,12 +103,12 @@ impl Replica {
         Files::seed(world, config, seed).await
     }
 
-    /// Whether copies make files of this name in the folders that `config` names.
+    /// Whether a file of this name may be one that copies create in the folders of `config`.
     pub fn makes_file(config: &InstanceConfig, name: &str) -> bool {
         Files::makes(config, name)
     }
 
-    /// Starts the copy with what it has on disk.
+    /// Starts the copy from its files on disk.
     ///
     /// # Errors
     /// Failed I/O, or a record that is damaged.
@@ -143,39 +144,38 @@ impl Replica {
         Ok(Replica(driver))
     }
 
-    /// Something has come from the arbiter.
+    /// Handles a message from the arbiter.
     pub fn from_arbiter(&self, message: FromArbiter) {
         self.0.input(Input::FromArbiter(message));
     }
 
-    /// Something has come from the copy on `from`.
+    /// Handles a message from the copy on host `from`.
     pub fn from_peer(&self, from: HostId, message: PeerMessage) {
         self.0.input(Input::Peer { from, message });
     }
 
-    /// The database, while this copy is active and takes commits.
+    /// Engine instance of the database while this copy is active and accepts commits.
     pub fn instance(&self) -> Option<Rc<Instance>> {
         let takes_commits = self.0.machine.borrow().takes_commits(self.0.now_ms());
         self.0.mounted.borrow().clone().filter(|_| takes_commits)
     }
 
-    /// Its disk is gone: it does nothing more, as after a failed disk operation.
+    /// Treats the disk as failed: the copy stops, as after a failed disk operation.
     pub fn fail_disk(&self, why: &str) {
         self.0.fail(engine::Error::Stopped(why.to_owned()).into());
         self.0.jobs.close_channel();
     }
 
-    /// The places of pages that it took as a whole from the log, or from another copy, since it was started;
-    /// `None` if it has stopped. All copies of a database together name each page that has changed while they
-    /// ran.
+    /// Numbers of the pages that the copy took as a whole from the log or from another copy since it was started;
+    /// `None` if it has stopped. All copies together name each page that changed while they ran.
     pub async fn taken_pages(&self) -> Option<Vec<u32>> {
         let (reply, answer) = oneshot::channel();
         self.0.enqueue(Job::TakenPages { reply });
         answer.await.ok()
     }
 
-    /// What the pages at these places of its file say, in short; `None` if it has stopped, or if no other copy
-    /// gives a page that is damaged here. Copies that hold the same say the same.
+    /// Digests of the contents of pages. Equal contents give equal digests. `None` if the copy has stopped, or if no
+    /// other copy gives a page that is damaged here.
     pub async fn digests(&self, places: Vec<u32>) -> Option<BTreeMap<u32, u32>> {
         let (reply, answer) = oneshot::channel();
         let until = self.0.world.now() + DIGESTS_WAIT;
@@ -183,7 +183,7 @@ impl Replica {
         answer.await.ok()
     }
 
-    /// How it is.
+    /// State of the copy.
     pub fn status(&self) -> Status {
         let machine = self.0.machine.borrow();
         Status {
@@ -193,7 +193,7 @@ impl Replica {
         }
     }
 
-    /// What has happened since the last call, with the time in milliseconds.
+    /// Returns the events since the last call, each with its time in ms.
     pub fn take_events(&self) -> Vec<(u64, Event)> {
         self.0.events.take()
     }
@@ -208,7 +208,8 @@ impl Drop for Replica {
 }
 
 impl Driver {
-    /// The clock of the lease. It counts a suspend, since the arbiter does not wait for a suspended host.
+    /// Clock of the lease, ms. It goes on while the host is suspended, because the arbiter does not wait for a
+    /// suspended host.
     fn now_ms(&self) -> u64 {
         self.world.boot_time().ns / 1_000_000
     }
@@ -260,7 +261,7 @@ impl Driver {
         let _ = self.jobs.unbounded_send(job);
     }
 
-    /// Users are out; commits that wait are in doubt.
+    /// Handles the end of users' access; the result of commits that wait is unknown.
     fn dismounted(&self) {
         self.mounted.take();
         self.waiting.take();
@@ -279,7 +280,8 @@ impl Driver {
         }
     }
 
-    /// A copy that hands over takes no commits, so none makes the end of its log durable. The next active one needs it.
+    /// Makes the end of the log durable. A copy that hands over accepts no commits that would do so, and the next
+    /// active copy needs that log.
     async fn finish_log(&self) {
         let mounted = self.mounted.borrow().clone();
         if let Some(instance) = mounted.filter(|_| !self.machine.borrow().takes_commits(self.now_ms())) {
@@ -393,12 +395,12 @@ impl Driver {
         Ok(())
     }
 
-    /// Tells the machine which pages have to come from another copy.
+    /// Tells the state machine which pages another copy must replace.
     fn name_damage(self: &Rc<Self>, files: &Files) {
         files.unproven_pages().into_iter().for_each(|page| self.input(Input::PageDamaged { page }));
     }
 
-    /// Answers with digests, or asks again while another copy is to give a page that is damaged here.
+    /// Answers with digests of pages; tries again later while another copy is to replace a page that is damaged here.
     async fn read_digests(
         self: &Rc<Self>,
         files: &mut Files,
@@ -425,7 +427,7 @@ impl Driver {
         }
     }
 
-    /// Tells the machine of each page of the active copy that fails its check.
+    /// Tells the state machine of each page of the active copy that fails its check.
     fn follow_damage(self: &Rc<Self>, instance: &Rc<Instance>) {
         let (driver, active) = (Rc::downgrade(self), Rc::downgrade(instance));
         instance.set_on_damage(Rc::new(move |_, pgno| {
@@ -436,8 +438,8 @@ impl Driver {
         }));
     }
 
-    /// Puts pages of another copy in the place of damaged ones of the active copy. Operations of users wait for
-    /// them, so they do not wait for other work.
+    /// Replaces damaged pages of the active copy by those of another. Operations of users wait for these pages, so the
+    /// replacement does not queue behind other work.
     fn repair(self: &Rc<Self>, ticket: u64, pages: Rc<[PageCopy]>) {
         let (driver, Some(active)) = (self.clone(), self.mounted.borrow().clone()) else { return };
         drop(self.world.spawn(async move {
@@ -453,8 +455,8 @@ impl Driver {
         }));
     }
 
-    /// Tells the machine how far the log of the active copy is, and when it goes no further: an instance that
-    /// has failed at its files is the end of this copy, which must not keep its lease.
+    /// Tells the state machine how far the log of the active copy has grown, and when it cannot grow any more: an
+    /// instance whose files failed ends this copy, which must not keep its lease.
     fn follow_log(self: &Rc<Self>, instance: &Rc<Instance>) {
         let (driver, instance) = (self.clone(), Rc::downgrade(instance));
         drop(self.world.spawn(async move {
@@ -482,7 +484,7 @@ impl Driver {
     }
 }
 
-/// Holds durable commits up until the machine lets them pass.
+/// Commit gate: holds durable commits until the state machine lets them pass.
 struct Gate(Rc<Driver>);
 
 impl CommitGate for Gate {

@@ -15,82 +15,83 @@ use world::{Connection, OpenMode, PageBuf, SECTOR_BYTES, World};
 
 use crate::{Error, Result};
 
-/// Version of everything in here. Hosts that speak another one do not talk to each other.
+/// Version of the messages between hosts. Hosts of different versions do not talk to each other.
 pub const VERSION: u32 = 2;
 
-/// A message with a piece of log or a stretch of pages, and room to spare.
+/// Largest frame, bytes: a message with a piece of log or a stretch of pages, and some room.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
 
-/// Ends the name of a record that is being written.
+/// Suffix of the temporary name under which a record is written.
 pub(crate) const NEW: &str = ".new";
 
-/// One message.
+/// Message between hosts, or between a host and the arbiter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// First on each connection.
+    /// First message of each connection.
     Hello {
-        /// [`VERSION`].
+        /// Protocol version of the sender, [`VERSION`].
         version: u32,
-        /// Who speaks.
+        /// Host that sends.
         host: HostId,
     },
-    /// From one copy to another.
+    /// Message from one copy to another of the same database.
     Peer {
-        /// Of which database.
+        /// Database of both copies.
         database: DatabaseId,
-        /// What.
+        /// Message of the copy.
         message: PeerMessage,
     },
-    /// From a copy.
+    /// Message from a copy to the arbiter.
     ToArbiter(ToArbiter),
-    /// From the arbiter.
+    /// Message from the arbiter to a copy.
     FromArbiter {
-        /// To the copy of which database.
+        /// Database of the copy that gets the message.
         database: DatabaseId,
-        /// What.
+        /// Message of the arbiter.
         message: FromArbiter,
     },
-    /// How the copy of a database stands, to compare copies when no session works any more.
+    /// State of a copy, sent after users have stopped, so that copies can be compared.
     Standing {
-        /// Of which database.
+        /// Database of the copy.
         database: DatabaseId,
-        /// How.
+        /// State of the copy.
         standing: Standing,
     },
 }
 
-/// How a copy stands.
+/// State of a copy at the end of a drill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
-    /// Where its durable log ends.
+    /// End of the copy's durable log.
     pub end: Position,
-    /// How far its pages have followed: all of it for the active one.
+    /// Log position up to which the copy's pages have followed; the end of the log for the active copy.
     pub followed: Position,
-    /// Whether it is active.
+    /// Whether the copy is active.
     pub is_active: bool,
-    /// Places of pages that it has taken as a whole ([`crate::Replica::taken_pages`]), once it stands still.
+    /// Numbers of the pages that the copy took as a whole ([`crate::Replica::taken_pages`]), once its log and replay
+    /// have stopped.
     pub taken: Option<Vec<u32>>,
 }
 
-/// Why a connection cannot go on.
+/// Reason why a connection must end.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// The connection.
+    /// The connection failed.
     #[error(transparent)]
     World(#[from] world::Error),
-    /// The other side has closed it.
+    /// The peer closed the connection.
     #[error("the other side has closed the connection")]
     Closed,
-    /// A frame that is no message.
+    /// A frame holds no valid message.
     #[error("a frame of {bytes} bytes is no message")]
     NoMessage {
-        /// Its length.
+        /// Length of the frame, bytes.
         bytes: usize,
     },
 }
 
-/// The frame of a message.
+/// Encodes a message as a frame.
 pub fn frame(message: &Message) -> Vec<u8> {
     let mut frame = Vec::with_capacity(room_for(message));
     frame.extend_from_slice(&[0; 4]);
@@ -100,7 +101,7 @@ pub fn frame(message: &Message) -> Vec<u8> {
     frame
 }
 
-/// Most of a frame: the log or the pages in it.
+/// Buffer size for encoding a message, bytes: its log or pages, and some room for the rest.
 fn room_for(message: &Message) -> usize {
     const REST: usize = 128;
     REST + match message {
@@ -112,7 +113,7 @@ fn room_for(message: &Message) -> usize {
     }
 }
 
-/// The message of a frame without its length.
+/// Decodes the message of a frame, without its length.
 pub fn parse(body: &[u8]) -> Option<Message> {
     let (message, rest) = postcard::take_from_bytes(body).ok()?;
     rest.is_empty().then_some(message)
@@ -122,14 +123,14 @@ fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_allocvec(value).expect("memory is all that can fail")
 }
 
-/// Takes a stream of bytes apart into messages.
+/// Splits a stream of bytes into messages.
 #[derive(Default)]
 pub struct Frames {
     pending: Vec<u8>,
 }
 
 impl Frames {
-    /// The next message of a connection.
+    /// Reads the next message of a connection.
     ///
     /// # Errors
     /// The end of the connection, or something that is no message; nothing more can be read then.
@@ -146,12 +147,12 @@ impl Frames {
         }
     }
 
-    /// Adds what has come.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
     }
 
-    /// The next message, if all of it has come.
+    /// Returns the next message if it has arrived completely.
     ///
     /// # Errors
     /// Something that is no message.
@@ -168,7 +169,7 @@ impl Frames {
     }
 }
 
-/// Writes a record in the place of the one that is there.
+/// Replaces a record on disk, in a way that a crash leaves the old or the new one.
 pub(crate) async fn save_record<T: Serialize>(
     world: &World,
     folder: &str,

@@ -8,17 +8,17 @@
 
 use crate::types::Timing;
 
-/// A clock that is read in whole milliseconds may be behind by almost this much.
+/// Largest error of a clock that is read in whole milliseconds, ms.
 const READING_ERROR_MS: u64 = 1;
 const MILLION: u64 = 1_000_000;
 
-/// The holder's end of a lease that it asked for at `asked_at_ms`, on its own clock.
+/// End of a lease on the holder's clock, ms, for a lease that it requested at `asked_at_ms`.
 #[must_use]
 pub fn holder_end_ms(asked_at_ms: u64, lease_ms: u64) -> u64 {
     asked_at_ms.saturating_add(lease_ms)
 }
 
-/// How long after its last answer the arbiter must wait on its own clock before the lease is over for certain.
+/// Time that the arbiter must wait on its own clock after its last answer until the lease is certainly over, ms.
 ///
 /// # Panics
 /// If a clock may stand still (`drift_ppm` of a million or more).

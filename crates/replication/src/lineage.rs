@@ -14,13 +14,13 @@ use crate::types::{Epoch, Position};
 pub struct Lineage(Vec<(Epoch, Position)>);
 
 impl Lineage {
-    /// The lineage of a database that has just been made: epoch 0, held by every copy.
+    /// Lineage of a newly created database: epoch 0, held by every copy.
     #[must_use]
     pub fn first() -> Self {
         Lineage(vec![(Epoch(0), Position::START)])
     }
 
-    /// The newest epoch.
+    /// Newest epoch of the lineage.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.0.last().map_or(Epoch(0), |&(epoch, _)| epoch)
@@ -32,7 +32,7 @@ impl Lineage {
         &self.0
     }
 
-    /// The lineage of a log of this one that goes on at `end` in a new epoch.
+    /// Returns this lineage with a new epoch that begins at `end`.
     #[must_use]
     pub fn continued(&self, epoch: Epoch, end: Position) -> Self {
         let mut entries = self.written(end).to_vec();
@@ -40,8 +40,8 @@ impl Lineage {
         Lineage(entries)
     }
 
-    /// How far a log of this lineage that ends at `end` holds the same bytes as one of `other` that ends at
-    /// `other_end`.
+    /// Last position up to which two logs hold the same bytes: one of this lineage that ends at `end`, and one of
+    /// `other` that ends at `other_end`.
     #[must_use]
     pub fn common(&self, end: Position, other: &Lineage, other_end: Position) -> Position {
         let (mine, others) = (self.written(end), other.written(other_end));
@@ -53,7 +53,7 @@ impl Lineage {
         ends_of_agreement(mine, end).min(ends_of_agreement(others, other_end)).min(end).min(other_end)
     }
 
-    /// The epochs that have bytes before `end`.
+    /// Epochs that wrote bytes before `end`.
     fn written(&self, end: Position) -> &[(Epoch, Position)] {
         let count = self.0.iter().take_while(|&&(_, start)| start < end).count();
         &self.0[..count]

@@ -7,248 +7,249 @@ use serde::{Deserialize, Serialize};
 use crate::lineage::Lineage;
 use crate::types::{Boot, DatabaseId, Epoch, HostId, PageCopy, Piece, Position};
 
-/// Why a copy cannot be read from, or that it can.
+/// Health of a copy: whether other copies can read from it, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Health {
-    /// Log and pages belong together.
+    /// Log and pages fit together; the copy can be read from.
     Healthy,
-    /// Pages that hold changes of a lost history are being fetched, or damaged ones.
+    /// The copy fetches pages: they hold changes of a discarded history, or are damaged.
     Resyncing,
-    /// It is being made anew from another copy.
+    /// The copy is being seeded from another copy.
     Seeding,
-    /// Its disk has failed.
+    /// The copy's disk has failed.
     Failed,
 }
 
-/// What a copy says about itself to the arbiter.
+/// Report of a copy to the arbiter about its own state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The database.
+    /// Database of the copy.
     pub database: DatabaseId,
-    /// The host.
+    /// Host of the copy.
     pub host: HostId,
-    /// The start of its agent.
+    /// Start of the host's agent.
     pub boot: Boot,
-    /// It takes nothing from epochs below this one; durable.
+    /// Durable promise: the copy accepts nothing from lower epochs.
     pub promised: Epoch,
-    /// Who wrote its log.
+    /// Lineage of the copy's log.
     pub lineage: Lineage,
-    /// Where its durable log ends.
+    /// End of the copy's durable log.
     pub end: Position,
-    /// The first generation that it still has.
+    /// First log generation that the copy still has.
     pub log_start: u32,
-    /// How far it has replayed.
+    /// Log position up to which the copy has replayed.
     pub replayed: Position,
-    /// Its state.
+    /// Health of the copy.
     pub health: Health,
-    /// Whether pages and log together give a consistent database.
+    /// Whether pages and log of the copy together give a consistent database.
     pub mountable: bool,
-    /// Generations that the active copy has and this one lacks, as far as it knows.
+    /// Copy queue: generations that the active copy has and this copy lacks, as far as this copy knows.
     pub copy_queue: u32,
-    /// Health of the host: 0 is best.
+    /// Health of the host; 0 is best.
     pub host_tier: u8,
 }
 
 impl Report {
-    /// Generations stored and not replayed.
+    /// Replay queue: generations that the copy has stored and not replayed.
     #[must_use]
     pub fn replay_queue(&self) -> u32 {
         self.replayed.generations_behind(self.end)
     }
 }
 
-/// The holder asks for its lease, and says what the arbiter must know before it goes on.
+/// Request of the active copy for its lease, with the facts that the arbiter must record first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Renewal {
-    /// The database.
+    /// Database of the lease.
     pub database: DatabaseId,
-    /// The host that asks.
+    /// Host that requests the lease.
     pub host: HostId,
-    /// The start of its agent.
+    /// Start of the host's agent.
     pub boot: Boot,
-    /// The epoch that it was chosen for.
+    /// Epoch for which the host was elected.
     pub epoch: Epoch,
-    /// Rises with each renewal of an epoch.
+    /// Number of the renewal; it rises within an epoch.
     pub sequence: u64,
-    /// The holder's clock when it asked; comes back in the answer.
+    /// Time of the request on the holder's clock, ms; comes back in the answer.
     pub asked_at_ms: u64,
-    /// The newest generation that it has begun.
+    /// Newest log generation that the holder has started.
     pub generation: u32,
-    /// The copy that holds each commit before it is acknowledged (lossless only).
+    /// Partner: host of the copy that stores each commit before users get the acknowledgement (dial `lossless` only).
     pub partner: Option<HostId>,
-    /// The log of this epoch; its end when the epoch began is in there.
+    /// Lineage of the holder's log; it contains the position at which this epoch began.
     pub lineage: Lineage,
 }
 
-/// Which contents of a copy are meant: a restart or an erasure makes later ones.
+/// Identity of a copy's contents. A restart or an erasure gives the copy a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Life {
-    /// The start of its agent.
+    /// Start of the host's agent.
     pub boot: Boot,
-    /// How often it has been erased since then.
+    /// Number of erasures since that start.
     pub erasures: u32,
 }
 
-/// To the arbiter.
+/// Message from a copy to the arbiter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToArbiter {
-    /// How a copy is.
+    /// Report of a copy's state.
     Report(Report),
-    /// The holder wants its lease.
+    /// Request of the active copy for its lease.
     Renewal(Renewal),
-    /// The holder is not active any more and never will be in that epoch.
+    /// The active copy gave its lease back and never will be active in that epoch again.
     Released {
-        /// The database.
+        /// Database of the lease.
         database: DatabaseId,
-        /// The host.
+        /// Host that was active.
         host: HostId,
-        /// The epoch that is over.
+        /// Epoch that is over.
         epoch: Epoch,
-        /// Where its log ends if a passive copy was seen to hold all of it (a move without loss).
+        /// End of its log, if a passive copy was seen to hold all of it (a move without loss).
         drained: Option<Position>,
     },
 }
 
-/// From the arbiter to a copy.
+/// Message from the arbiter to a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromArbiter {
-    /// Take nothing any more from epochs below this one, and report.
+    /// Accept nothing from epochs below a new one, and report (begin of an election).
     Fence {
-        /// The new epoch.
+        /// New epoch.
         epoch: Epoch,
     },
-    /// Fetch the log that `source` holds, for the epoch that you are fenced for.
+    /// Fetch the log that another copy holds beyond yours.
     CatchUp {
-        /// The epoch.
+        /// Epoch of the election.
         epoch: Epoch,
-        /// Who has more.
+        /// Host that holds more log.
         source: HostId,
     },
-    /// Mount in this epoch: replay, then ask for the lease.
+    /// Mount in a new epoch: replay, then ask for the lease.
     Activate {
-        /// The epoch.
+        /// Epoch for which the copy was elected.
         epoch: Epoch,
     },
-    /// The lease is given.
+    /// The lease is granted.
     Granted {
-        /// The epoch.
+        /// Epoch of the lease.
         epoch: Epoch,
-        /// Of the renewal that this answers.
+        /// Number of the renewal that this answers.
         sequence: u64,
-        /// From the renewal.
+        /// Time of the renewal on the holder's clock, ms.
         asked_at_ms: u64,
-        /// Counted by the holder from `asked_at_ms`.
+        /// Length of the lease, ms; the holder counts it from `asked_at_ms`.
         lease_ms: u64,
-        /// The newest generation that is on record.
+        /// Newest log generation on the arbiter's record.
         generation: u32,
-        /// The partner on record.
+        /// Partner on the arbiter's record.
         partner: Option<HostId>,
     },
-    /// Hand over to `target`: take no new commits, let it have everything, release.
+    /// Hand the database over to another host: accept no new commits, ship the whole log, release the lease.
     Drain {
-        /// The epoch that ends.
+        /// Epoch that ends.
         epoch: Epoch,
-        /// Who is next.
+        /// Host that is to become active.
         target: HostId,
     },
 }
 
-/// From one copy to another.
+/// Message from one copy to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerMessage {
-    /// Log of the active copy (or, in an election, of a copy that holds more), or only a sign of life.
+    /// Log from the active copy (in an election, from a copy that holds more); without log only a sign of life.
     Ship {
-        /// The epoch in which the sender may send.
+        /// Epoch in which the sender may send.
         epoch: Epoch,
-        /// Who wrote the sender's log.
+        /// Lineage of the sender's log.
         lineage: Lineage,
-        /// Where the sender's durable log ends.
+        /// End of the sender's durable log.
         end: Position,
-        /// The first generation that the sender still has.
+        /// First log generation that the sender still has.
         log_start: u32,
-        /// Log, if there is some to send.
+        /// Piece of log; `None` if there is none to send.
         piece: Option<Piece>,
     },
-    /// How far a passive copy is in the active one's lineage.
+    /// Report of a passive copy to the active one about its log.
     Progress {
-        /// The active copy's epoch.
+        /// Epoch of the active copy.
         epoch: Epoch,
-        /// The sender's contents.
+        /// Identity of the passive copy's contents.
         life: Life,
-        /// Durable end of its log, on the active copy's lineage; `None` while that is being settled.
+        /// Durable end of the passive copy's log on the active copy's lineage; `None` while a fork is being resolved.
         end: Option<Position>,
-        /// What it has replayed and written to its pages.
+        /// Log position up to which the passive copy has written its pages.
         checkpoint: Position,
-        /// How far it has replayed.
+        /// Log position up to which the passive copy has replayed.
         replayed: Position,
-        /// Whether it could be mounted with its log up to `end`.
+        /// Whether the passive copy could be mounted with its log up to `end`.
         mountable: bool,
-        /// Something before the piece that has just come is missing: send from here.
+        /// Position from which the active copy must send again, because something before the last piece is missing.
         resend_from: Option<Position>,
     },
-    /// The sender has promised a newer epoch.
+    /// The sender refused a message because it has promised a newer epoch.
     Rejected {
-        /// That epoch.
+        /// Epoch that the sender has promised.
         promised: Epoch,
     },
-    /// A candidate wants log from `from` on.
+    /// A candidate asks for log.
     FetchLog {
-        /// The epoch that both are fenced for.
+        /// Epoch for which both copies are fenced.
         epoch: Epoch,
-        /// Where its log ends.
+        /// End of the candidate's log; it needs what follows.
         from: Position,
     },
-    /// A copy without contents wants to be seeded.
+    /// A copy without contents asks to be seeded.
     SeedRequest {
-        /// The active copy's epoch.
+        /// Epoch of the active copy.
         epoch: Epoch,
-        /// The contents that are being made.
+        /// Identity of the contents that are being created.
         life: Life,
-        /// Comes back in the answer.
+        /// Number of the request; comes back in the answer.
         nonce: u64,
     },
-    /// The log from here on, with the pages as they are now or later, gives the database.
+    /// Answer to a seeding request: log from a generation on, which together with the pages as they are now or later
+    /// gives the database.
     SeedStart {
-        /// The active copy's epoch.
+        /// Epoch of the active copy.
         epoch: Epoch,
-        /// From the request.
+        /// Number of the request.
         nonce: u64,
-        /// Who wrote the log.
+        /// Lineage of the log.
         lineage: Lineage,
-        /// The first generation to be shipped.
+        /// First generation that will be shipped.
         generation: u32,
     },
-    /// Pages are wanted.
+    /// A copy asks for pages.
     FetchPages {
-        /// The active copy's epoch.
+        /// Epoch of the active copy.
         epoch: Epoch,
-        /// Comes back in the answer.
+        /// Number of the request; comes back in the answer.
         nonce: u64,
-        /// Which.
+        /// Pages that are needed.
         request: PageRequest,
-        /// Send them only once they hold every change up to here.
+        /// Log position that the sender must have replayed before it answers.
         at_least: Position,
     },
-    /// Pages.
+    /// Answer with pages.
     Pages {
-        /// From the request.
+        /// Epoch, from the request.
         epoch: Epoch,
-        /// From the request.
+        /// Number of the request.
         nonce: u64,
-        /// The pages.
+        /// Pages that were asked for.
         pages: Rc<[PageCopy]>,
-        /// For [`PageRequest::From`]: the page to go on with, if there are more.
+        /// First page of the next stretch, if a stretch was asked for ([`PageRequest::From`]) and the file goes on.
         next: Option<u32>,
-        /// No page holds a change behind this position.
+        /// Log position behind which no page of the answer holds a change.
         position: Position,
     },
 }
 
-/// Which pages.
+/// Pages that a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PageRequest {
-    /// A stretch of the file that starts at this page, as it is on disk.
+    /// Stretch of the file that starts at this page, as it is on disk.
     From(u32),
-    /// These pages, as they are now.
+    /// Listed pages, as they are now.
     List(Vec<u32>),
 }

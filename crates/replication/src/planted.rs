@@ -1,6 +1,6 @@
 //! Rules that a test may switch off one at a time, to prove that the history checker notices.
 
-/// A rule that is not kept.
+/// Bug that a test plants: one rule of the protocol that is not kept.
 #[allow(missing_docs, reason = "each name is the rule that is broken; no word could add to it")]
 #[cfg_attr(not(feature = "planted-bugs"), allow(unreachable_pub, reason = "reachable in tests only"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,7 +21,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// All of them.
+    /// All planted bugs.
     #[cfg(feature = "planted-bugs")]
     pub const ALL: [Bug; 13] = [
         Bug::LeaseNotWaitedFor,
@@ -40,7 +40,7 @@ impl Bug {
     ];
 }
 
-/// Which rule a test has switched off: none, in every build that ships.
+/// Rule that a test has switched off; builds for users have none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Planted {
     #[cfg(feature = "planted-bugs")]

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::planted::{Bug, Planted};
 
-/// A host of the fleet.
+/// Number of a host of the fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostId(pub u16);
 
-/// A database; its copies share the name, one copy at most per host.
+/// Number of a database. All copies share it, and a host has at most one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DatabaseId(pub u16);
 
-/// A site: hosts that fail together when it is lost.
+/// Number of a site: hosts that are lost together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SiteId(pub u16);
 
@@ -23,30 +23,30 @@ pub struct SiteId(pub u16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Epoch(pub u32);
 
-/// Which start of a host's agent is meant; larger after each restart and after each replaced disk.
+/// Number of a start of a host's agent. It rises with each restart and each replaced disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Boot(pub u32);
 
-/// The next byte of a log: everything before it is held.
+/// Position in a log: number of the generation, and the next byte in it. A log that ends here holds everything before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position {
-    /// Log generation, from 1.
+    /// Number of the log generation, from 1.
     pub generation: u32,
-    /// Bytes into the generation.
+    /// Offset in the generation, bytes.
     pub offset: u32,
 }
 
 impl Position {
-    /// Where every log begins.
+    /// Position at which every log begins.
     pub const START: Position = Position { generation: 1, offset: 0 };
 
-    /// The first byte of a generation.
+    /// Position of the first byte of a generation.
     #[must_use]
     pub fn of_generation(generation: u32) -> Self {
         Position { generation, offset: 0 }
     }
 
-    /// Generations between a holder and a log that ends at `end` in which the holder lacks something.
+    /// Number of generations of which a log that ends here lacks a part, compared with a log that ends at `end`.
     #[must_use]
     pub fn generations_behind(self, end: Position) -> u32 {
         match end {
@@ -63,24 +63,24 @@ impl fmt::Display for Position {
     }
 }
 
-/// Contiguous bytes of one log generation, on their way to another copy.
+/// Piece of one log generation, contiguous bytes, on its way to another copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// Where the bytes belong.
+    /// Position of the first byte in the log.
     pub from: Position,
-    /// The bytes.
+    /// Bytes of the log.
     #[serde(with = "crate::shared_bytes")]
     pub bytes: Rc<[u8]>,
-    /// Whether the generation ends with them.
+    /// Whether the piece ends the generation.
     pub closes: bool,
-    /// Names the log stream: copies of one database share it, other databases do not.
+    /// Signature of the log stream. Copies of one database share it; other databases have others.
     pub signature: u64,
-    /// [`checksum`] of the bytes as the source read them from its disk.
+    /// [`checksum`] of the bytes as the sender read them from its disk.
     pub checksum: u32,
 }
 
 impl Piece {
-    /// Where the log ends once this piece is stored.
+    /// End of the log once this piece is stored.
     #[must_use]
     pub fn end(&self) -> Position {
         let offset = self.from.offset.saturating_add(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
@@ -99,29 +99,30 @@ pub fn checksum(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }
 
-/// A page on its way to another copy.
+/// Page of a database on its way to another copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageCopy {
-    /// Page number.
+    /// Number of the page.
     pub page: u32,
-    /// The page.
+    /// Bytes of the page.
     #[serde(with = "crate::shared_bytes")]
     pub bytes: Rc<[u8]>,
 }
 
-/// How many log generations an activation may lose.
+/// Mount dial: number of log generations that an activation may lose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dial {
-    /// None: a durable commit is acknowledged only once a passive copy holds it, and a copy mounts only with proof.
+    /// No loss: a durable commit is acknowledged only once a passive copy holds it, and a copy mounts only if it is
+    /// known to hold all of them.
     Lossless,
-    /// At most 6.
+    /// At most 6 generations.
     GoodAvailability,
-    /// At most 12.
+    /// At most 12 generations.
     BestAvailability,
 }
 
 impl Dial {
-    /// Missing generations that still let a copy mount.
+    /// Largest number of missing generations with which a copy may mount.
     #[must_use]
     pub fn generations(self) -> u32 {
         match self {
@@ -132,74 +133,75 @@ impl Dial {
     }
 }
 
-/// Whether the arbiter may activate a copy by itself.
+/// Activation policy: whether the arbiter may activate a copy without an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ActivationPolicy {
-    /// Always.
+    /// The arbiter may always activate the copy.
     Unrestricted,
-    /// Only in the site of the copy that was active last.
+    /// The arbiter may activate the copy only in the site of the copy that was active last.
     IntrasiteOnly,
-    /// Never.
+    /// The arbiter never activates the copy.
     Blocked,
 }
 
-/// One copy of a database.
+/// Configuration of one copy of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopySpec {
-    /// Where it is.
+    /// Host of the copy.
     pub host: HostId,
-    /// The host's site.
+    /// Site of the host.
     pub site: SiteId,
-    /// 1 is the copy that should be active.
+    /// Activation preference; 1 is the copy that should be active.
     pub preference: u32,
-    /// Whether it may be activated.
+    /// Policy that says whether the arbiter may activate the copy.
     pub activation: ActivationPolicy,
-    /// How long a log waits before it is replayed, ms; 0 for a copy that is not lagged.
+    /// Replay lag: time for which a received log waits before it is replayed, ms; 0 for a copy that is not lagged.
     pub replay_lag_ms: u64,
-    /// How much longer a lagged copy keeps a log, ms.
+    /// Truncation lag: additional time for which a lagged copy keeps a log, ms.
     pub truncation_lag_ms: u64,
 }
 
 impl CopySpec {
-    /// Whether replay lags on purpose.
+    /// Whether the copy is lagged: it replays its log with a delay on purpose.
     #[must_use]
     pub fn is_lagged(&self) -> bool {
         self.replay_lag_ms > 0
     }
 }
 
-/// A database and its copies.
+/// Configuration of a database and its copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatabaseSpec {
-    /// Which one.
+    /// Number of the database.
     pub id: DatabaseId,
-    /// Loss that an activation may cost.
+    /// Mount dial of the database.
     pub dial: Dial,
-    /// Its copies, one per host.
+    /// Copies of the database, one per host.
     pub copies: Vec<CopySpec>,
-    /// Generations that the active copy may begin beyond those that the arbiter has recorded. Adds to the loss bound.
+    /// Number of generations that the active copy may start beyond those on the arbiter's record. It adds to the loss
+    /// bound.
     pub run_ahead_generations: u32,
-    /// Whether the partner of a lossless database should be in another site than the active copy: its commits then wait
-    /// for the link between the sites, and survive the loss of one.
+    /// Whether the partner (dial `lossless`) should be in another site than the active copy. Commits then survive the
+    /// loss of a site, and wait for the link between the sites.
     pub partner_in_other_site: bool,
-    /// Names the log stream.
+    /// Signature of the log stream.
     pub signature: u64,
-    /// Whether logs go once no copy needs them. Otherwise they also wait for a backup.
+    /// Whether logs are removed as soon as no copy needs them. Otherwise they also wait for a backup.
     pub circular_logging: bool,
-    /// Timing.
+    /// Times of the protocol.
     pub timing: Timing,
-    /// A rule switched off by a test.
+    /// Rule that a test has switched off.
     pub planted: Planted,
 }
 
 impl DatabaseSpec {
-    /// The copy on `host`.
+    /// Configuration of the copy on `host`.
     #[must_use]
     pub fn copy_on(&self, host: HostId) -> Option<&CopySpec> {
         self.copies.iter().find(|copy| copy.host == host)
     }
 
-    /// The other hosts with a copy, by preference.
+    /// Other hosts with a copy, by activation preference.
     pub fn others(&self, host: HostId) -> impl Iterator<Item = &CopySpec> {
         self.copies.iter().filter(move |copy| copy.host != host)
     }
@@ -219,31 +221,33 @@ impl DatabaseSpec {
     }
 }
 
-/// Times of the protocol, in milliseconds of the clock of the node that waits.
+/// Times of the protocol, in ms on the clock of the node that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timing {
-    /// How long a lease lasts from the moment at which its holder asked for it.
+    /// Length of a lease, ms, counted from the moment at which its holder asked for it.
     pub lease_ms: u64,
-    /// How often the holder asks again.
+    /// Time between two renewals of the holder, ms.
     pub renew_ms: u64,
-    /// How far any clock's rate is from true time at most, in millionths (see `docs/copies.md`).
+    /// Largest deviation of any clock's rate from true time, in millionths (`docs/copies.md`).
     pub drift_ppm: u64,
-    /// How long the arbiter waits for a renewal before it takes the holder for dead.
+    /// Time without a renewal after which the arbiter counts the holder as dead, ms.
     pub detect_ms: u64,
-    /// How often copies report to the arbiter, and the active copy to silent passives.
+    /// Time between two reports of a copy to the arbiter, and between two messages of the active copy to silent
+    /// passive ones, ms.
     pub report_ms: u64,
-    /// How long an election waits for copies that have not answered.
+    /// Time for which an election waits for copies that have not answered, ms.
     pub collect_ms: u64,
-    /// How long a candidate may fetch missing logs.
+    /// Time within which a candidate must have fetched missing log, ms.
     pub catch_up_ms: u64,
-    /// How long a candidate may take to mount.
+    /// Time within which a candidate must have mounted, ms.
     pub mount_ms: u64,
-    /// How long the active copy may take to hand over without loss.
+    /// Time within which the active copy must have handed over without loss, ms.
     pub drain_ms: u64,
-    /// A request without an answer is sent again after this long; longer than a round trip.
+    /// Time after which a request without an answer is sent again, ms; longer than a round trip.
     pub resend_ms: u64,
-    /// How long a partner may hold up acknowledgements before another one is asked for.
+    /// Time for which a partner may hold up acknowledgements before another one is proposed, ms.
     pub partner_patience_ms: u64,
-    /// How often actives move back to the copy of preference 1; `None`: by order only.
+    /// Time between two checks whether the active copy should move back to the preferred one, ms; `None`: only on
+    /// request.
     pub move_back_ms: Option<u64>,
 }

@@ -11,32 +11,32 @@
 //!
 //! Sources: Law, Simulation Modeling and Analysis (batch means); Cochran, Sampling Techniques, 6.3 (ratio of sums).
 
-/// Fewest samples that give an interval.
+/// Least number of samples from which an interval is computed.
 const FEWEST_SAMPLES: usize = 20;
-/// Fewest stretches, of at least four samples.
+/// Least number of batches of samples, each of at least four samples.
 const FEWEST: usize = 5;
-/// Most stretches: more would be alike again.
+/// Largest number of batches of samples; shorter ones would depend on their neighbours.
 const MOST: usize = 10;
-/// Samples of a stretch where there are enough.
+/// Number of samples in a batch, if there are enough samples.
 const SAMPLES: usize = 8;
 
-/// Fewest degrees of freedom: of the fewest stretches around a parabola.
+/// Least degrees of freedom: those of the least number of batches around a parabola.
 const FREEDOM: usize = FEWEST - 3;
 
 /// Two-sided quantiles of Student's t for 2 to 9 degrees of freedom.
 pub type Confidence = [f64; MOST - FREEDOM];
 
-/// 95 %: what is shown.
+/// Level of the intervals that reports show: 95 %.
 pub fn shown() -> Confidence {
     confidence(0.95)
 }
 
-/// An interval that holds the truth in this share of cases.
+/// Level of an interval: share of cases in which it contains the true value.
 pub fn confidence(share: f64) -> Confidence {
     std::array::from_fn(|n| quantile(share, FREEDOM + n))
 }
 
-/// How far from zero this share of Student's t lies, on both sides together.
+/// Two-sided quantile of Student's t for a level.
 fn quantile(share: f64, freedom: usize) -> f64 {
     let (mut low, mut high) = (0.0, 1e6);
     // As many halvings as a fraction has bits.
@@ -65,30 +65,30 @@ fn within(t: f64, freedom: usize) -> f64 {
     }
 }
 
-/// How far the ends of a figure's interval lie from it, as logarithms of ratios.
+/// Distances between a figure and the ends of its interval, as logarithms of ratios.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
-    /// Below it.
+    /// Distance to the lower end.
     pub below: f64,
-    /// Above it.
+    /// Distance to the upper end.
     pub above: f64,
 }
 
-/// Stretches for a number of samples: long ones, or neighbours stay alike.
+/// Number of batches for a number of samples: few and long, so that neighbours are independent.
 pub fn stretches(samples: usize) -> Option<usize> {
     (samples >= FEWEST_SAMPLES).then(|| (samples / SAMPLES).clamp(FEWEST, MOST))
 }
 
-/// What the stretches are compared with.
+/// Expectation from which the deviation of a batch is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Around {
-    /// The ratio of the whole.
+    /// Ratio of the whole window.
     Mean,
-    /// A parabola over the stretches.
+    /// Parabola fitted over the batches.
     Curve,
 }
 
-/// Takes out of equally spaced values what a straight line and a parabola explain of them; the mean stays.
+/// Removes line and parabola from equally spaced values and keeps their mean.
 fn without_curve(values: &mut [f64]) {
     let count = values.len() as f64;
     let middle = (count - 1.0) / 2.0;
@@ -102,7 +102,7 @@ fn without_curve(values: &mut [f64]) {
     }
 }
 
-/// The ratio of the sums of pairs, and half of its interval; `None` if nothing was divided by.
+/// Ratio of the sums of pairs, and half of its interval; `None` if the divisor is zero.
 pub fn ratio(stretches: &[(f64, f64)], around: Around, confidence: &Confidence) -> Option<(f64, f64)> {
     let sum = |part: fn(&(f64, f64)) -> f64| stretches.iter().map(part).sum::<f64>();
     let (above, below) = (sum(|pair| pair.0), sum(|pair| pair.1));
@@ -123,12 +123,12 @@ pub fn ratio(stretches: &[(f64, f64)], around: Around, confidence: &Confidence) 
 }
 
 impl Spread {
-    /// Of a ratio of sums, from what each sample adds to both; `None` if there are too few samples to tell.
+    /// Interval of a ratio of sums, from what each sample adds to both sums; `None` with too few samples.
     pub fn of_ratio(samples: &[(f64, f64)], confidence: &Confidence) -> Option<Spread> {
         Spread::of_sums(samples, Around::Mean, confidence)
     }
 
-    /// The same where the ratio may rise or fall smoothly.
+    /// Interval of a ratio of sums that may rise or fall smoothly over the window, as in a scan of a disk.
     pub fn of_scan(samples: &[(f64, f64)], confidence: &Confidence) -> Option<Spread> {
         Spread::of_sums(samples, Around::Curve, confidence)
     }

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2Serializer};
 use serde::{Deserialize, Serialize};
 
-/// Why an I/O was made. The order is the order of report columns.
+/// Purpose of an I/O. The order is that of report columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IoClass {
@@ -17,35 +17,35 @@ pub enum IoClass {
     TransactionalWrite,
     /// Background maintenance: sequential 256 KiB reads.
     MaintenanceRead,
-    /// Log records written.
+    /// Writes of log records.
     LogWrite,
-    /// Zero-filling of the next log file ahead of need.
+    /// Writes of zeros that prepare the next log file.
     LogPrepareWrite,
-    /// Log read by recovery or by the log checksum.
+    /// Reads of the log by recovery or by the log checksum.
     LogRead,
-    /// Closed logs read to be shipped to passive copies.
+    /// Reads of closed logs as for shipping to passive copies.
     ReplicationRead,
-    /// Streaming backup: database read.
+    /// Reads of a database by a streaming backup.
     BackupRead,
-    /// Backup to disk: copy written.
+    /// Writes of the copy by a backup to disk.
     BackupWrite,
-    /// Checksum of a whole database.
+    /// Reads of a whole database by a checksum test.
     VerifyRead,
-    /// First writing of a database.
+    /// Writes that create a database.
     InitWrite,
-    /// Database headers and checkpoint file, read.
+    /// Reads of database headers and the checkpoint file.
     HousekeepingRead,
-    /// Database headers and checkpoint file, written.
+    /// Writes of database headers and the checkpoint file.
     HousekeepingWrite,
 }
 
-/// Whether a class reads or writes.
+/// Whether an I/O class reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// From storage.
+    /// Read from storage.
     Read,
-    /// To storage.
+    /// Write to storage.
     Write,
 }
 
@@ -53,24 +53,24 @@ pub enum Direction {
 macro_rules! stable_names {
     ($($class:ident: $name:literal,)*) => {
         impl IoClass {
-            /// All classes in report order.
+            /// All I/O classes, in report order.
             pub const ALL: [IoClass; 13] = [$(IoClass::$class),*];
 
-            /// Stable name, as stored in `run.db` and JSON.
+            /// Stable name of the class, as stored in `run.db` and JSON.
             pub fn name(self) -> &'static str {
                 match self {
                     $(IoClass::$class => $name,)*
                 }
             }
 
-            /// Stable name of the operations of the class that wait.
+            /// Stable name of the measure that counts waiting operations of the class.
             pub(crate) fn waiting_name(self) -> &'static str {
                 match self {
                     $(IoClass::$class => concat!($name, "_waiting"),)*
                 }
             }
 
-            /// Stable name of the time that the load generator held operations of the class.
+            /// Stable name of the measure of the time for which the load generator held operations of the class.
             pub(crate) fn held_name(self) -> &'static str {
                 match self {
                     $(IoClass::$class => concat!($name, "_held"),)*
@@ -97,12 +97,12 @@ stable_names! {
 }
 
 impl IoClass {
-    /// The class with this stable name.
+    /// I/O class with this stable name.
     pub fn from_name(name: &str) -> Option<IoClass> {
         IoClass::ALL.into_iter().find(|class| class.name() == name)
     }
 
-    /// Whether it reads or writes.
+    /// Whether the class reads or writes.
     pub fn direction(self) -> Direction {
         use IoClass::*;
         match self {
@@ -115,21 +115,21 @@ impl IoClass {
     }
 }
 
-/// Operations of some time: how many, how much, how long.
+/// Sums over operations: count, bytes, sum and maximum of latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct IoTotals {
-    /// Operations that completed.
+    /// Number of completed operations.
     pub count: u64,
-    /// Bytes moved.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// Sum of latencies.
+    /// Sum of latencies, ns.
     pub latency_ns_sum: u64,
-    /// Longest latency.
+    /// Longest latency, ns.
     pub latency_ns_max: u64,
 }
 
 impl IoTotals {
-    /// One operation.
+    /// Totals of a single operation.
     pub fn one(bytes: u64, latency_ns: u64) -> IoTotals {
         IoTotals { count: 1, bytes, latency_ns_sum: latency_ns, latency_ns_max: latency_ns }
     }
@@ -168,7 +168,7 @@ impl IoTotals {
     }
 }
 
-/// Counts of one class since they were last taken. Mergeable.
+/// Totals and latency distribution of one I/O class since they were last taken. Can be merged.
 ///
 /// The histogram holds whole microseconds with two significant digits (an error below 1 %), up to one hour; the
 /// totals is exact.
@@ -181,10 +181,11 @@ pub struct IoStats {
 
 const LATENCY_US_MAX: u64 = 3_600_000_000;
 
-/// Latencies that are kept one by one: in a second most databases have fewer, and a histogram takes 26 KiB.
+/// Number of latencies that are kept one by one before a histogram is used: in a second most databases have fewer, and
+/// a histogram takes 26 KiB.
 const FEW: usize = 256;
 
-/// Latencies in microseconds.
+/// Latency distribution, µs.
 #[derive(Debug, Clone)]
 enum Latencies {
     Few(Vec<u32>),
@@ -213,7 +214,7 @@ impl Latencies {
         }
     }
 
-    /// Makes a histogram of what there is.
+    /// Replaces single latencies by a histogram.
     fn many(&mut self) -> &mut Histogram<u64> {
         if let Latencies::Few(_) = self {
             *self = Latencies::Many(Box::new(self.histogram()));
@@ -262,7 +263,7 @@ impl IoStats {
         (us as f64 / 1e3).min(self.totals.latency_ns_max as f64 / 1e6)
     }
 
-    /// The histogram in microseconds, if anything was counted.
+    /// Latency histogram, µs; `None` if nothing was counted.
     pub fn histogram_us(&self) -> Option<Histogram<u64>> {
         match &self.latencies {
             Latencies::Few(values) if values.is_empty() => None,
@@ -270,7 +271,7 @@ impl IoStats {
         }
     }
 
-    /// The histogram in the V2 encoding of HDR histograms, if anything was counted.
+    /// Latency histogram in the V2 encoding of HDR histograms; `None` if nothing was counted.
     pub fn hdr_v2(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         V2Serializer::new()
@@ -280,17 +281,17 @@ impl IoStats {
     }
 }
 
-/// Sums of the operations of each class, without the latencies one by one.
+/// Totals of each I/O class, without latency distributions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClassTotals([IoTotals; IoClass::ALL.len()]);
 
 impl ClassTotals {
-    /// Sums of one class.
+    /// Totals of one I/O class.
     pub fn class(&self, class: IoClass) -> IoTotals {
         self.0[class as usize]
     }
 
-    /// Adds to one class.
+    /// Adds totals to one I/O class.
     pub fn add(&mut self, class: IoClass, totals: IoTotals) {
         self.0[class as usize].add(totals);
     }
@@ -301,7 +302,7 @@ impl ClassTotals {
     }
 }
 
-/// Counts of every class.
+/// Totals and latency distribution of every I/O class.
 #[derive(Debug, Clone, Default)]
 pub struct IoCounters {
     classes: [IoStats; IoClass::ALL.len()],
@@ -309,17 +310,18 @@ pub struct IoCounters {
 }
 
 impl IoCounters {
-    /// Counts of one class.
+    /// Totals and distribution of one I/O class.
     pub fn class(&self, class: IoClass) -> &IoStats {
         &self.classes[class as usize]
     }
 
-    /// The sums of every class.
+    /// Totals of every I/O class.
     pub fn totals(&self) -> ClassTotals {
         ClassTotals(std::array::from_fn(|class| self.classes[class].totals))
     }
 
-    /// How long the load generator held the operations of each class, at most; none where that is not known.
+    /// Upper bound of the time for which the load generator held operations of each class; empty where that is not
+    /// known.
     pub fn held(&self) -> &ClassTotals {
         &self.held
     }
@@ -329,7 +331,7 @@ impl IoCounters {
         self.classes[class as usize].record(bytes, latency_ns);
     }
 
-    /// Notes how long the load generator held an operation that was counted.
+    /// Adds the time for which the load generator held a counted operation.
     pub fn record_held(&mut self, class: IoClass, held_ns: u64) {
         self.held.add(class, IoTotals::one(0, held_ns));
     }
@@ -342,7 +344,7 @@ impl IoCounters {
         self.held.merge(&other.held);
     }
 
-    /// The counts so far; starts again from zero.
+    /// Takes the counts so far and starts again from zero.
     pub fn take(&mut self) -> IoCounters {
         std::mem::take(self)
     }

@@ -1,6 +1,6 @@
 //! Figures as people read them: the same in reports, tables and messages.
 
-/// A number with its digits in groups of three.
+/// Formats a number with its digits in groups of three.
 pub fn number(value: f64, decimals: usize) -> String {
     let text = format!("{:.decimals$}", value.abs());
     let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(w, f)| (w, Some(f)));
@@ -22,13 +22,13 @@ pub fn number(value: f64, decimals: usize) -> String {
     out
 }
 
-/// A part of a whole in percent: exactly 100 where they are equal, and never less where the part is larger.
+/// Formats a part of a whole as percent: 100 only if they are equal, and at least 100 if the part is larger.
 pub fn percent(part: f64, whole: f64) -> f64 {
     // Multiplied first, 0.0804 of 0.0804 is 99.99999999999999 %, and misses a bound of 100.
     part / whole * 100.0
 }
 
-/// A number of things. `thing` is an English noun in the singular, perhaps with words in front.
+/// Formats a count of things. `thing` is an English noun in the singular, perhaps with words in front.
 pub fn counted(count: u64, thing: &str) -> String {
     let noun = if count == 1 { thing.to_owned() } else { plural(thing) };
     format!("{} {noun}", number(count as f64, 0))
@@ -43,7 +43,7 @@ fn plural(thing: &str) -> String {
     }
 }
 
-/// Things that are units of measured values.
+/// Nouns that serve as units of measured values.
 const THINGS: [&str; 13] = [
     "active database",
     "batch",
@@ -60,7 +60,7 @@ const THINGS: [&str; 13] = [
     "test",
 ];
 
-/// The unit as it stands behind a value: a unit may be things in the plural, and one of them is singular.
+/// Unit as printed behind a value; a plural unit becomes singular behind 1.
 pub fn unit_of(value: f64, unit: &str) -> &str {
     match THINGS.into_iter().find(|thing| value == 1.0 && plural(thing) == unit) {
         Some(thing) => thing,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rows::Ending;
 
-/// What a run proves.
+/// Grade of a run: what it proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
@@ -33,7 +33,7 @@ impl Grade {
         }
     }
 
-    /// The grade as people read it.
+    /// Name of the grade in texts for people.
     pub fn words(self) -> &'static str {
         match self {
             Grade::Held => "limits held",
@@ -41,7 +41,7 @@ impl Grade {
         }
     }
 
-    /// Of a run with these verdicts; `qualifies` says whether it meets every condition of a qualification.
+    /// Grade of a run with these verdicts; `qualifies` says whether it meets every condition of a qualification.
     pub fn of(counts: Counts, ending: Option<Ending>, qualifies: bool) -> Grade {
         let Counts { passed, failed, unproved, open_tests } = counts;
         let is_complete = ending == Some(Ending::Completed) && passed > 0 && unproved == 0 && open_tests == 0;
@@ -54,16 +54,16 @@ impl Grade {
     }
 }
 
-/// What the verdicts of a run add up to.
+/// Numbers of verdicts of a run, by outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Verdicts that passed.
+    /// Number of verdicts that passed.
     pub passed: u64,
-    /// Verdicts that failed.
+    /// Number of verdicts that failed.
     pub failed: u64,
-    /// Rules that could not be judged.
+    /// Number of rules that could not be judged.
     pub unproved: u64,
-    /// Tests that began and did not end.
+    /// Number of tests that began and did not end.
     pub open_tests: u64,
 }
 
@@ -72,19 +72,19 @@ pub struct Counts {
 pub struct Condition {
     /// Stable name; a solution states its own range under this name in `[qualification]`.
     pub name: &'static str,
-    /// What the figure is.
+    /// Description of the figure.
     pub text: &'static str,
     /// Unit of the figure.
     pub unit: &'static str,
-    /// The least that the published programme asks for.
+    /// Least value that the published programme accepts.
     pub least: Option<f64>,
-    /// The most that it allows.
+    /// Largest value that the published programme accepts.
     pub most: Option<f64>,
     /// Whether a solution may state its own range.
     pub adjustable: bool,
-    /// Where the range comes from.
+    /// Source of the range.
     pub source: &'static str,
-    /// What to do when the condition is not met.
+    /// Remedy if the condition is not met.
     pub remedy: &'static str,
 }
 
@@ -96,7 +96,7 @@ const fn most(name: &'static str, most: f64, unit: &'static str, adjustable: boo
     Condition { name, unit, least: None, most: Some(most), adjustable, text: "", source: "", remedy: "" }
 }
 
-/// A figure per batch: the published range, widened by 10 % on both sides.
+/// Range of a figure per batch: the published range, widened by 10 % on both sides.
 const fn shape(
     name: &'static str,
     published: (f64, f64),
@@ -135,12 +135,12 @@ pub const LOG_FILE_KIB_PER_BATCH: (f64, f64) = (30.2, 30.7);
 /// Background maintenance reads per second and database, in the same tests.
 pub const MAINTENANCE_READS_PER_S: (f64, f64) = (8.46, 9.14);
 
-/// Whether a qualification is about the load of tests of this kind.
+/// Whether the load of tests of this kind counts for a qualification.
 pub fn is_load(kind: &str) -> bool {
     ["performance", "stress"].contains(&kind)
 }
 
-/// Background maintenance reads per second and database that the published tests had at least, less 10 %.
+/// Least background maintenance reads per second and database in the published tests, less 10 %.
 pub const MAINTENANCE_READS_PER_S_LEAST: f64 = MAINTENANCE_READS_PER_S.0 * 0.9;
 
 /// Every condition, in the order in which reports list what is missing.
@@ -366,25 +366,25 @@ pub const CONDITIONS: [Condition; 39] = [
     },
 ];
 
-/// A condition as a run was started with it.
+/// Condition with the range that was in force when the run started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rule {
-    /// Name of the condition.
+    /// Stable name of the condition.
     pub name: String,
     /// Unit of the figure.
     pub unit: String,
-    /// The least that passes. A rule without bounds cannot be met: there is no reference to hold the figure against.
+    /// Least value that passes. A rule without bounds cannot be met, because no reference exists.
     pub least: Option<f64>,
-    /// The most that passes.
+    /// Largest value that passes.
     pub most: Option<f64>,
-    /// The least that the published programme asks for.
+    /// Least value that the published programme accepts.
     pub published_least: Option<f64>,
-    /// The most that the published programme allows.
+    /// Largest value that the published programme accepts.
     pub published_most: Option<f64>,
 }
 
 impl Rule {
-    /// The rule that the published programme has for a condition.
+    /// Published rule of a condition.
     pub fn published(condition: &Condition) -> Rule {
         Rule {
             name: condition.name.to_owned(),
@@ -396,7 +396,7 @@ impl Rule {
         }
     }
 
-    /// Whether a figure meets the rule. What was not measured meets none.
+    /// Whether a figure meets the rule. A figure that was not measured meets none.
     pub fn holds(&self, measured: Option<f64>) -> bool {
         let bounded = self.least.is_some() || self.most.is_some();
         let inside = |value: f64| {
@@ -405,7 +405,7 @@ impl Rule {
         bounded && measured.is_some_and(inside)
     }
 
-    /// Whether the rule lets figures pass that the published programme does not.
+    /// Whether the rule accepts figures that the published programme does not.
     pub fn is_weaker(&self) -> bool {
         let lower = match (self.least, self.published_least) {
             (Some(own), Some(published)) => own < published,
@@ -422,29 +422,29 @@ impl Rule {
     }
 }
 
-/// What a run sets out to show, fixed when it starts.
+/// Claim of a run: what it sets out to show, recorded when it starts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Claim {
-    /// Mailboxes that are served while the failure lasts; `None` where the solution has no plan.
+    /// Mailboxes in service while the failure lasts; `None` if the solution has no plan.
     pub mailboxes: Option<f64>,
     /// Transactional I/O per second and mailbox that the tests put on the storage.
     #[serde(default)]
     pub iops_per_mailbox: Option<f64>,
-    /// The same by the profile of the mailboxes, with its headroom.
+    /// Transactional I/O per second and mailbox of the profile, with its headroom.
     #[serde(default)]
     pub profile_iops_per_mailbox: Option<f64>,
     /// Transactional I/O per second and server that the plan derives for the worst failure; `None` without a plan.
     pub iops_per_server: Option<f64>,
-    /// The failure that this load belongs to, in the plan's words.
+    /// Failure for which this load is planned, in the plan's words.
     pub failure: Option<String>,
-    /// Hosts under test.
+    /// Names of the hosts under test.
     pub hosts: Vec<String>,
-    /// Kinds of tests that the run's rules ask for.
+    /// Kinds of tests that the rules of the run require.
     pub tests: Vec<String>,
-    /// Planned size of a database.
+    /// Planned size of a database, bytes.
     #[serde(default)]
     pub database_bytes: Option<f64>,
-    /// Volumes under test and what lies behind them; empty in files of earlier builds, like the next two.
+    /// Volumes under test with their disks; empty in files of earlier builds, as are the next two.
     #[serde(default)]
     pub storage: String,
     /// Copies of each database, the active one included.
@@ -453,17 +453,17 @@ pub struct Claim {
     /// Generation of the database engine, its pages and its log files.
     #[serde(default)]
     pub engine: String,
-    /// What nothing backs.
+    /// Doubts: parts of the claim that nothing backs.
     #[serde(default)]
     pub doubts: Vec<Doubt>,
 }
 
-/// A part of a claim that neither the plan nor the solution backs.
+/// Doubt: part of a claim that neither the plan nor the solution backs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Doubt {
-    /// The part: `plan`, `hosts`, `storage`, `databases` or `copies`.
+    /// Doubtful part: `plan`, `hosts`, `storage`, `databases` or `copies`.
     pub part: String,
-    /// Why nothing backs it.
+    /// Reason why nothing backs it.
     pub text: String,
 }
 
@@ -483,7 +483,7 @@ mod tests {
         }
     }
 
-    /// The table itself: a changed threshold has to be changed here as well, beside its source.
+    /// Repeats the thresholds beside their sources: a change of the table must be made here as well.
     #[test]
     fn thresholds_are_those_of_their_sources() {
         let (least, most) = (|value: f64| (Some(value), None::<f64>), |value: f64| (None, Some(value)));

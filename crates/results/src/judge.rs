@@ -18,25 +18,25 @@ use std::collections::BTreeMap;
 
 use crate::{ClassTotals, Counter, CounterSample, IoClass, IoTotals, Measure, Origin, Sample};
 
-/// A rule about latencies: a class of I/O, and the mean or the worst sample of it.
+/// Latency limit: an I/O class, and whether its mean or its worst sample is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LatencyRule {
     /// Mean latency of transactional page reads of a database.
     ReadAvg,
-    /// Highest sample mean of the same.
+    /// Highest sample mean of transactional page reads of a database.
     ReadMax,
     /// Mean latency of log writes of an instance.
     LogWriteAvg,
-    /// Highest sample mean of the same.
+    /// Highest sample mean of log writes of an instance.
     LogWriteMax,
 }
 
 impl LatencyRule {
-    /// All of them, in the order of the report.
+    /// All latency limits, in the order of the report.
     pub const ALL: [LatencyRule; 4] =
         [LatencyRule::ReadAvg, LatencyRule::ReadMax, LatencyRule::LogWriteAvg, LatencyRule::LogWriteMax];
 
-    /// Stable name, as verdicts and limits have it.
+    /// Stable name of the rule, as in verdicts and limits.
     pub fn name(self) -> &'static str {
         match self {
             LatencyRule::ReadAvg => "read_latency_avg",
@@ -46,12 +46,12 @@ impl LatencyRule {
         }
     }
 
-    /// The rule with this stable name.
+    /// Latency limit with this stable name.
     pub fn from_name(name: &str) -> Option<LatencyRule> {
         LatencyRule::ALL.into_iter().find(|rule| rule.name() == name)
     }
 
-    /// The I/O that it judges.
+    /// I/O class that the rule judges.
     pub fn class(self) -> IoClass {
         match self {
             LatencyRule::ReadAvg | LatencyRule::ReadMax => IoClass::TransactionalRead,
@@ -59,44 +59,44 @@ impl LatencyRule {
         }
     }
 
-    /// Whether it judges each database; the others judge each log.
+    /// Whether the rule judges each database; otherwise it judges each log.
     pub fn is_of_databases(self) -> bool {
         self.class() == IoClass::TransactionalRead
     }
 
-    /// Whether it judges the worst sample; the others judge the mean of the window.
+    /// Whether the rule judges the worst sample; otherwise it judges the mean of the window.
     pub fn is_of_worst_sample(self) -> bool {
         matches!(self, LatencyRule::ReadMax | LatencyRule::LogWriteMax)
     }
 
-    /// The figure in ms that it judges; `None` if nothing was counted.
+    /// Figure that the rule judges, ms; `None` if nothing was counted.
     pub fn figure_ms(self, fold: &Fold) -> Option<f64> {
         if self.is_of_worst_sample() { fold.worst().map(|worst| worst.latency_ms) } else { fold.latency_ms() }
     }
 }
 
-/// Time from its start up to its end, in ms since the run began.
+/// Half-open interval of time, ms since the run began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// First millisecond.
+    /// First ms of the interval.
     pub start_ms: u64,
-    /// First millisecond behind it.
+    /// First ms behind the interval.
     pub end_ms: u64,
 }
 
 impl Span {
-    /// Length in seconds.
+    /// Length of the interval, s.
     pub fn seconds(self) -> f64 {
         self.end_ms.saturating_sub(self.start_ms) as f64 / 1e3
     }
 
-    /// Whether the moment lies in it.
+    /// Whether a moment lies in the interval.
     pub fn holds(self, at_ms: u64) -> bool {
         (self.start_ms..self.end_ms).contains(&at_ms)
     }
 }
 
-/// Finds the samples of one host in the starts and lengths of its rows.
+/// Divides the rows of one host into samples, by their starts and lengths.
 #[derive(Debug, Clone, Default)]
 pub struct SampleClock {
     sample_ms: u64,
@@ -105,7 +105,7 @@ pub struct SampleClock {
 }
 
 impl SampleClock {
-    /// A clock for samples of this length.
+    /// Starts with samples of this length.
     pub fn new(sample_ms: u64) -> SampleClock {
         SampleClock { sample_ms, ..SampleClock::default() }
     }
@@ -114,7 +114,7 @@ impl SampleClock {
         ms < self.sample_ms.div_ceil(2)
     }
 
-    /// Takes a row; rows come in the order of their starts. Returns the sample that ends where this row begins.
+    /// Adds a row; rows come by start. Returns the sample that ends where this row begins.
     pub fn take(&mut self, start_ms: u64, interval_ms: u64) -> Option<Span> {
         let end_ms = start_ms + interval_ms.max(1);
         match &mut self.open {
@@ -130,7 +130,7 @@ impl SampleClock {
         }
     }
 
-    /// The last sample; `None` if what is left is a rest.
+    /// Returns the last sample; `None` if too little of it was measured.
     pub fn finish(&mut self) -> Option<Span> {
         let last = self.open.take()?;
         let is_rest = self.has_whole && self.is_short(last.end_ms - last.start_ms);
@@ -138,12 +138,12 @@ impl SampleClock {
     }
 }
 
-/// The sample of a window with the highest mean latency.
+/// Worst sample of a window: the one with the highest mean latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Worst {
-    /// Mean latency of its operations.
+    /// Mean latency of the sample's operations, ms.
     pub latency_ms: f64,
-    /// Its start.
+    /// Start of the sample, ms.
     pub start_ms: u64,
 }
 
@@ -154,15 +154,16 @@ pub fn latency_ms(completed: IoTotals, waiting: IoTotals) -> Option<f64> {
     Some(completed.latency_ms().map_or(with_waiting, |mean| mean.max(with_waiting)))
 }
 
-/// The longest latency in ms of the operations that [`latency_ms`] takes. One that waits lasts at least that long.
+/// Longest latency of the operations that [`latency_ms`] takes, ms. A waiting operation lasts at least as long as it
+/// has waited.
 pub fn longest_ms(completed: IoTotals, waiting: IoTotals) -> Option<f64> {
     let waits = latency_ms(completed, waiting) > completed.latency_ms();
     let longest = [completed.latency_ms_max(), waiting.latency_ms_max().filter(|_| waits)];
     longest.into_iter().flatten().reduce(f64::max)
 }
 
-/// What waits where it raises the mean of what completed. Nearly always some operation has just begun: rows of each
-/// second hold only the waits that say more than the completed operations.
+/// Returns the waiting operations if they raise the mean of the completed ones. Nearly always some operation has just
+/// begun, so rows hold only waits that matter.
 pub fn held_up(
     completed: impl Fn(IoClass) -> IoTotals,
     waiting: &ClassTotals,
@@ -174,7 +175,7 @@ pub fn held_up(
     })
 }
 
-/// Operations of a window, sample by sample.
+/// Totals of a window, added up sample by sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Fold {
     completed: IoTotals,
@@ -183,7 +184,7 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// Adds a sample: what completed in it, and what waits at its end.
+    /// Adds a sample: completed operations, and those that wait at its end.
     pub fn add_sample(&mut self, start_ms: u64, completed: IoTotals, waiting: IoTotals) {
         self.add_rest(completed, waiting);
         if let Some(latency_ms) = latency_ms(completed, waiting)
@@ -193,29 +194,29 @@ impl Fold {
         }
     }
 
-    /// Adds what belongs to the window and to no sample.
+    /// Adds operations that belong to the window but to no sample.
     pub fn add_rest(&mut self, completed: IoTotals, waiting: IoTotals) {
         self.completed.add(completed);
         self.waiting = waiting;
     }
 
-    /// What completed in the window.
+    /// Totals of the operations that completed in the window.
     pub fn completed(&self) -> IoTotals {
         self.completed
     }
 
-    /// Mean latency in ms over the operations of the window; `None` if there was none.
+    /// Mean latency of the window's operations, ms; `None` if there was none.
     pub fn latency_ms(&self) -> Option<f64> {
         latency_ms(self.completed, self.waiting)
     }
 
-    /// The worst sample; `None` if no sample has an operation.
+    /// Worst sample of the window; `None` if no sample has an operation.
     pub fn worst(&self) -> Option<Worst> {
         self.worst
     }
 }
 
-/// A fold that is being filled, with the counts of the sample that is open.
+/// Totals of a window under construction, with those of the open sample.
 #[derive(Debug, Clone, Copy, Default)]
 struct Filling {
     fold: Fold,
@@ -223,7 +224,7 @@ struct Filling {
     waiting: IoTotals,
 }
 
-/// The window of one host, folded row by row.
+/// Measured window of one host, added up row by row.
 #[derive(Debug, Clone, Default)]
 pub struct WindowFold {
     clock: SampleClock,
@@ -232,13 +233,13 @@ pub struct WindowFold {
 }
 
 impl WindowFold {
-    /// An empty window with samples of this length.
+    /// Starts an empty window with samples of this length.
     pub fn new(sample_ms: u64) -> WindowFold {
         WindowFold { clock: SampleClock::new(sample_ms), ..WindowFold::default() }
     }
 
-    /// Adds a row of a database or log; rows come in the order of their starts. Rows of the host sum these up and are
-    /// left out.
+    /// Adds a row of a database or log; rows come by start. Rows of the host are left out, because they are the sums
+    /// of the others.
     pub fn add(&mut self, row: &Sample) {
         let (class, is_waiting) = match row.measure {
             Measure::Io(class) => (class, false),
@@ -257,7 +258,7 @@ impl WindowFold {
         }
     }
 
-    /// Adds a counter of a database or log.
+    /// Adds a counter of a database or log to the window.
     pub fn add_counter(&mut self, row: &CounterSample) {
         if row.origin.instance.is_none() {
             return;
@@ -274,7 +275,7 @@ impl WindowFold {
         }
     }
 
-    /// Closes the last sample: nothing is added any more.
+    /// Closes the last sample; nothing may be added afterwards.
     pub fn finish(&mut self) {
         match self.clock.finish() {
             Some(last) => {
@@ -290,12 +291,12 @@ impl WindowFold {
         }
     }
 
-    /// What a database or log did of one class; empty if nothing was counted.
+    /// Totals of one I/O class of a database or log; empty if nothing was counted.
     pub fn of(&self, origin: &Origin, class: IoClass) -> Fold {
         self.io.get(&(origin.clone(), class)).map(|filling| filling.fold).unwrap_or_default()
     }
 
-    /// What all databases and logs did of one class.
+    /// Totals of one I/O class, all databases and logs together.
     pub fn completed(&self, class: IoClass) -> IoTotals {
         let mut totals = IoTotals::default();
         let of_class = self.io.iter().filter(|((_, of), _)| *of == class);
@@ -303,8 +304,8 @@ impl WindowFold {
         totals
     }
 
-    /// Transactional I/O: database page reads and writes of transactions. Maintenance, log, replication and backup are
-    /// not in it.
+    /// Totals of transactional I/O: database page reads and writes of transactions, without maintenance, log,
+    /// replication and backup.
     pub fn transactional(&self) -> u64 {
         self.completed(IoClass::TransactionalRead).count + self.completed(IoClass::TransactionalWrite).count
     }
@@ -323,7 +324,7 @@ mod tests {
         Origin::database("h", "I", "D")
     }
 
-    /// One read of each latency in a row of this many seconds.
+    /// Row of this many seconds with one read of each latency, for tests.
     fn reads(from_s: u64, seconds: u64, latencies_ms: &[u64]) -> Sample {
         let mut totals = IoTotals::default();
         latencies_ms.iter().for_each(|ms| totals.add(IoTotals::one(4096, ms * 1_000_000)));
@@ -374,7 +375,7 @@ mod tests {
         assert_eq!(fold.worst().map(|worst| worst.latency_ms), Some(150.0));
     }
 
-    /// Operations that wait at the end of a row of `seconds`, each for its number of ms.
+    /// Operations that wait at the end of a row of `seconds`, each for its number of ms, for tests.
     fn waiting(from_s: u64, seconds: u64, waited_ms: &[u64]) -> Sample {
         let mut totals = IoTotals::default();
         waited_ms.iter().for_each(|ms| totals.add(IoTotals::one(0, ms * 1_000_000)));

@@ -3,9 +3,9 @@
 use crate::rows::Test;
 
 impl Test {
-    /// The test of all hosts together, from its row on each: it begins with the first host and ends with the
-    /// last, its window is the one that all hosts had open, and its sessions and targets are those of all
-    /// hosts. What a host does not know yet is not known of all. Everything else is the same on every host.
+    /// Merges the rows of a test from all hosts: from the first start to the last end, the window that all hosts had
+    /// open, and the sums of sessions and targets. A value that one host does not know yet is unknown. Other values
+    /// are equal on all hosts.
     ///
     /// # Panics
     /// Without a row.

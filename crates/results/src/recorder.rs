@@ -5,7 +5,7 @@ use crate::rows::*;
 
 macro_rules! rows {
     ($($row:ident),+ $(,)?) => {
-        /// A row of any kind.
+        /// Row of evidence, of any kind.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Row {
             $(
@@ -47,7 +47,7 @@ rows!(
 );
 
 impl Row {
-    /// The test that the row belongs to.
+    /// Test to which the row belongs; `None` for rows of the run.
     pub fn test(&self) -> Option<u32> {
         match self {
             Row::Run(_)
@@ -74,19 +74,19 @@ impl Row {
     }
 }
 
-/// Keeps the rows of a run.
+/// Receiver of the rows of a run.
 ///
 /// The [`Run`] comes first. Recording returns at once: a slow store does not slow what is measured. A row that
 /// could not be kept is an error of this call or of a later one, [`Recorder::flush`] at the latest.
 pub trait Recorder {
-    /// Keeps a row.
+    /// Stores a row.
     fn record(&mut self, row: Row) -> Result<(), RecordError>;
 
-    /// Returns when everything recorded so far is kept.
+    /// Returns when all rows so far are stored.
     fn flush(&mut self) -> Result<(), RecordError>;
 }
 
-/// Rows in memory, in the order recorded.
+/// Recorder in memory: rows in the order of recording.
 impl Recorder for Vec<Row> {
     fn record(&mut self, row: Row) -> Result<(), RecordError> {
         self.push(row);
@@ -98,7 +98,7 @@ impl Recorder for Vec<Row> {
     }
 }
 
-/// Why a row was not kept.
+/// Error of a recorder: why a row was not stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the results cannot be kept: {0}")]
 pub struct RecordError(pub String);

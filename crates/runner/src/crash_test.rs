@@ -18,60 +18,60 @@ use workload::crash_test::{CrashTestError, Findings, ListenerNotes, note_commits
 use world::real::RealConfig;
 use world::{ErrorKind, World};
 
-/// Why a crash test proves nothing.
+/// Reason why a crash test proves nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum Unproved {
-    /// The file of notes is there already.
+    /// The notes file of the listener already exists.
     #[error("{} exists; the listener overwrites nothing", .0.display())]
     NotesExist(PathBuf),
-    /// The folder of the writer is there already.
+    /// The folder for the writer already exists.
     #[error("{} exists; the crash test makes its folder itself", .0.display())]
     FolderExists(PathBuf),
-    /// The file holds something else.
+    /// The file given as notes is not a notes file.
     #[error("{} holds no notes of a listener: {cause}", path.display())]
     NoNotes {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Description of the problem.
         cause: String,
     },
-    /// Notes of a version that this program does not read.
+    /// The notes have a version that this program does not read.
     #[error("{}: {version}", path.display())]
     Version {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its version.
+        /// Version of the file.
         version: UnknownVersion,
     },
-    /// A path that cannot be used.
+    /// A path cannot be used, for example because it is not UTF-8.
     #[error("{} is no path in UTF-8", .0.display())]
     NoPath(PathBuf),
-    /// The listener cannot write its file.
+    /// The listener cannot write its notes.
     #[error("the notes cannot be kept in {}: {source}", path.display())]
     NotKept {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The system gives no queue for I/O.
+    /// The operating system gives the process no I/O queue.
     #[error("the I/O driver does not start: {0}")]
     NotStarted(world::Error),
-    /// The folder and the notes are of different runs, or of none.
+    /// Folder and notes belong to different runs, or to none.
     #[error("{0}")]
     OtherRun(CrashTestError),
-    /// Another program connected to the listener.
+    /// Another program than the writer connected to the listener.
     #[error("{0}")]
     NoWriter(CrashTestError),
     /// The storage under test stopped answering while the writer committed.
     #[error("the storage was lost after {} durable commits: {cause}", number(*durable_commits as f64, 0))]
     StorageLost {
-        /// Commits that the storage had reported as durable.
+        /// Number of commits that the storage had reported as durable.
         durable_commits: u64,
-        /// The first operation that failed.
+        /// First operation that failed.
         cause: CrashTestError,
     },
-    /// Anything else.
+    /// The crash test ended early for another reason.
     #[error("nothing is proved: the crash test has ended early: {0}")]
     EndedEarly(CrashTestError),
 }
@@ -87,7 +87,7 @@ impl From<CrashTestError> for Unproved {
 }
 
 impl Unproved {
-    /// Whether something else has to be asked for, as opposed to surroundings that do not permit it.
+    /// Whether the command line is wrong, rather than rights, space or storage.
     pub fn is_wrong_input(&self) -> bool {
         match self {
             Unproved::NotesExist(_)
@@ -104,7 +104,7 @@ impl Unproved {
         }
     }
 
-    /// What to do about it.
+    /// Remedy for the reason, if there is one.
     pub fn help(&self) -> Option<&'static str> {
         match self {
             Unproved::NotesExist(_) => Some("name a new file with --out"),
@@ -127,14 +127,14 @@ impl Unproved {
     }
 }
 
-/// The listener's file.
+/// Contents of the listener's notes file.
 #[derive(Serialize, Deserialize)]
 struct Notes {
-    /// Version of this form.
+    /// Version of the notes format.
     version: u32,
-    /// The run, in hexadecimal digits.
+    /// Identity of the run, hexadecimal.
     run: String,
-    /// By session: the last commit that was acknowledged as durable.
+    /// Last commit of each session that was acknowledged as durable.
     sessions: BTreeMap<u32, u64>,
 }
 
@@ -146,8 +146,8 @@ fn on_this_host<T, F: Future<Output = T>>(
     world::real::run(config, main).map_err(Unproved::NotStarted)
 }
 
-/// Hears one writer to its end, and keeps in the new file `out` what it said; gives the number of commits.
-/// `say` gets a line once a writer can connect.
+/// Listens for one writer until it ends, and stores its acknowledged commits in the new file `out`. Returns the number
+/// of commits. Calls `say` once a writer can connect.
 ///
 /// # Errors
 /// The file exists or cannot be written, or no writer connected.
@@ -184,7 +184,7 @@ pub fn hear(listen: &str, out: &Path, say: impl Fn(&str)) -> Result<u64, Unprove
     Ok(heard.sessions.values().sum())
 }
 
-/// Replaces the file as a whole.
+/// Replaces the notes file atomically.
 fn keep(out: &Path, notes: &ListenerNotes) -> std::io::Result<()> {
     let notes =
         Notes { version: FILE_VERSION, run: format!("{:016x}", notes.run), sessions: notes.sessions.clone() };
@@ -194,23 +194,23 @@ fn keep(out: &Path, notes: &ListenerNotes) -> std::io::Result<()> {
     std::fs::rename(&fresh, out)
 }
 
-/// What a writer is asked for.
+/// Arguments of the writer.
 #[derive(Debug, Clone, Copy)]
 pub struct Writer<'a> {
-    /// The folder to make.
+    /// Folder that the writer creates.
     pub folder: &'a Path,
-    /// Where the listener listens.
+    /// Address of the listener.
     pub listener: &'a str,
-    /// Sessions that commit at once.
+    /// Number of sessions that commit at the same time.
     pub sessions: u32,
-    /// Size of the database.
+    /// Size of the database, bytes.
     pub file_bytes: u64,
-    /// Write through the page cache.
+    /// Whether files are written through the page cache.
     pub buffered: bool,
 }
 
-/// Commits until the power fails or `end_asked` says so; gives the number of commits then. `say` gets a line,
-/// `committed` the number of durable commits once a second.
+/// Commits until the power fails or `end_asked` returns true. Returns the number of commits. Calls `say` with
+/// messages, and `committed` with the number of durable commits once a second.
 ///
 /// # Errors
 /// The folder exists, the listener does not answer, or the storage fails.
@@ -258,7 +258,8 @@ pub fn commit(
     })
 }
 
-/// Whether a writer ended because its storage failed: the plug of an enclosure was pulled, and the host lives on.
+/// Whether the writer ended because its storage failed while the host lives on, as when the plug of an enclosure was
+/// pulled.
 fn is_storage_lost(error: &CrashTestError) -> bool {
     match error {
         CrashTestError::Engine(engine::Error::Stopped(_)) => true,
@@ -269,22 +270,22 @@ fn is_storage_lost(error: &CrashTestError) -> bool {
     }
 }
 
-/// What became of the commits that a listener heard of.
+/// Result of a crash test: the database after recovery compared with the listener's notes.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Compared {
-    /// Version of this form.
+    /// Version of this JSON document.
     pub schema_version: u32,
-    /// Everything has survived.
+    /// Whether all acknowledged commits survived and no damage was found.
     pub kept: bool,
-    /// Commits that were acknowledged as durable; none if the database cannot be recovered.
+    /// Number of commits that were acknowledged as durable; `None` if the database cannot be recovered.
     pub acknowledged: Option<u64>,
-    /// Those of them that are gone; none if the database cannot be recovered.
+    /// Number of these commits that are lost; `None` if the database cannot be recovered.
     pub lost: Option<u64>,
-    /// What was found, for people.
+    /// Findings as text for people.
     pub text: String,
 }
 
-/// Recovers the database in `folder` and holds it against the notes of the listener.
+/// Recovers the database in `folder` and compares it with the notes of the listener.
 ///
 /// # Errors
 /// The notes or the folder are none of a crash test, or the storage cannot be read.
@@ -318,7 +319,7 @@ pub fn compare(folder: &Path, notes: &Path, buffered: bool) -> Result<Compared, 
     }
 }
 
-/// Commits that were acknowledged and are gone.
+/// Number of acknowledged commits that are lost.
 fn lost(found: &Findings) -> u64 {
     found.lost.iter().map(|(_, first, last)| last - first + 1).sum()
 }
@@ -360,7 +361,7 @@ fn story(found: &Findings) -> String {
     text
 }
 
-/// The whole path, without a slash at its end.
+/// Returns the path as text without a slash at its end.
 fn text(path: &Path) -> Result<String, Unproved> {
     let no_path = || Unproved::NoPath(path.to_owned());
     let absolute = std::path::absolute(path).map_err(|_| no_path())?;

@@ -11,34 +11,34 @@ use solution::TestSpec;
 use crate::needs::HostNeeds;
 use crate::schedule::{self, PlannedTest};
 
-/// What a run would do.
+/// Answer of `run --dry-run`: what a run would do and need.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct DryRun {
-    /// Version of this form.
+    /// Version of this JSON document.
     pub schema_version: u32,
     /// Name of the solution.
     pub solution: String,
-    /// The tests in their order.
+    /// Planned tests, in their order.
     pub tests: Vec<PlannedTest>,
-    /// Seconds that the tests take at least.
+    /// Least time of all tests, s.
     pub least_s: f64,
-    /// Seconds that the tests with a known length take at most.
+    /// Most time of the tests with a known length, s.
     pub most_s: f64,
-    /// What each host needs.
+    /// Needs of each host.
     pub hosts: Vec<HostNeeds>,
-    /// Why the run cannot be carried out here; none if nothing is known to stand in its way.
+    /// Reason why the run cannot be carried out here; `None` if none is known.
     pub obstacle: Option<String>,
 }
 
 impl DryRun {
-    /// What these tests do on these hosts.
+    /// Computes the answer for these tests on these hosts.
     pub fn new(solution: &str, tests: &[TestSpec], hosts: Vec<HostNeeds>) -> DryRun {
         let (solution, tests) = (solution.to_owned(), schedule::planned(tests));
         let (least_s, most_s) = schedule::span(&tests);
         DryRun { schema_version: 1, solution, tests, least_s, most_s, hosts, obstacle: None }
     }
 
-    /// The tests, the space and the memory for people.
+    /// Formats tests, space and memory for people.
     pub fn text(&self) -> String {
         let mut text = schedule::text(&self.tests);
         for needs in &self.hosts {
@@ -66,7 +66,7 @@ mod tests {
         HostNeeds::of(&[(&deployment, &deployment.tests)], false)
     }
 
-    /// Four sessions write as fast as the storage, whatever rate they have to reach.
+    /// A closed load of four sessions writes as fast as the storage allows, whatever its target.
     #[test]
     fn only_the_growth_of_a_paced_load_is_predicted_and_only_its_space_is_a_bound() {
         let closed = needs("sessions = 4\ntarget_iops = 2");

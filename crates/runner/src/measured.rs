@@ -17,27 +17,27 @@ use world::{Duration, ErrorKind, Time, World};
 
 use crate::preflight::Preflight;
 
-/// Why a run was not carried out, or has left no evidence.
+/// Reason why a run was not carried out, or left no evidence.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// `run.db` cannot be written.
+    /// The evidence file `run.db` cannot be written.
     #[error("the evidence cannot be kept: {0}")]
     NotKept(#[from] StoreError),
-    /// A row cannot be kept.
+    /// A row cannot be stored in the evidence.
     #[error("the evidence cannot be kept: {0}")]
     NotRecorded(#[from] RecordError),
-    /// The system gives no threads, or no queue for I/O.
+    /// The operating system gives the process no threads or no I/O queue.
     #[error("the tests could not be started: {0}")]
     NotStarted(world::Error),
 }
 
-/// Milliseconds since 1970, by the calendar of this host.
+/// Calendar time of this host, ms since 1970.
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
-/// The row of a run that begins now.
+/// Builds the `run` row for a run that begins now.
 pub fn run_row(folder: &Path, solution: &Solution, seed: u64, world: WorldKind) -> Run {
     Run {
         id: folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
@@ -53,7 +53,7 @@ pub fn run_row(folder: &Path, solution: &Solution, seed: u64, world: WorldKind) 
     }
 }
 
-/// How a run ended.
+/// Decides how a run ended: completed, interrupted or aborted.
 pub fn ending(outcome: &CampaignOutcome) -> Ending {
     match &outcome.error {
         None => Ending::Completed,
@@ -62,28 +62,28 @@ pub fn ending(outcome: &CampaignOutcome) -> Ending {
     }
 }
 
-/// The tests of one host on real storage.
+/// A run of one host on real storage, ready to start.
 pub struct Measured<'a> {
-    /// The host.
+    /// Deployment of the host: volumes, instances and databases.
     pub deployment: Deployment,
-    /// What is done.
+    /// Tests to carry out.
     pub tests: Vec<TestSpec>,
-    /// The run as it begins.
+    /// Row of the run at its start.
     pub row: Run,
-    /// What is known before: the rules that it is graded by, the build, the settings.
+    /// Rows that are recorded before the first test: rules of the grade, build, settings.
     pub known: Vec<Row>,
-    /// Where the evidence goes.
+    /// Folder of the evidence.
     pub folder: &'a Path,
-    /// What was found out before; the folders are claimed.
+    /// Result of the preflight, with locked folders.
     pub preflight: Preflight,
     /// Key that signs the evidence.
     pub key: Option<SigningKey>,
 }
 
 impl Measured<'_> {
-    /// Carries the tests out in step with a barrier, then what `finale` does if none of them was the end, and
-    /// keeps the evidence in `run.db`, whose last rows are those that `last_rows` makes at the end (in ms of
-    /// the run). `live` gets every row as well.
+    /// Carries out the tests in step with a barrier and stores the evidence in `run.db`. Then calls `finale`, unless a
+    /// test ended the run, and stores the rows that `last_rows` makes at the end (given the run's time in ms). `live`
+    /// receives every row as well.
     ///
     /// # Errors
     /// The evidence cannot be kept, or the tests cannot be started.
@@ -153,7 +153,7 @@ fn verdict(row: &Row) -> Option<Verdict> {
     }
 }
 
-/// Keeps why a run was cut off by its clock, which jumped `by` so much at a time `at` of the run.
+/// Records that the run was ended because its clock jumped by `by` at time `at` of the run.
 fn cut_off(
     recorder: &mut dyn Recorder,
     host: &str,
@@ -169,11 +169,11 @@ fn cut_off(
     Ok(CampaignOutcome { verdicts: vec![clock], error: Some(CampaignError::World(error)) })
 }
 
-/// Keeps rows and shows them.
+/// Recorder that stores each row in `run.db` and passes it to the live view.
 struct Tee<'a> {
-    /// Where they are kept.
+    /// Recorder of `run.db`.
     store: &'a mut dyn Recorder,
-    /// What the screen is drawn from.
+    /// State of the live view.
     live: Option<Rc<RefCell<LiveRun>>>,
 }
 

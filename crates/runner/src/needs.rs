@@ -12,48 +12,52 @@ use solution::{Deployment, InstanceSpec, LoadMode, TestKind, TestSpec};
 
 use crate::schedule::cache_bytes;
 
-/// A test database may grow by this share of its size: what the published load generator reserved.
+/// Growth that a test database is given room for, as a share of its size; the published load generator reserved the
+/// same.
 const GROWTH: f64 = 0.25;
-/// Transactional I/O of a batch in the published runs, whose databases are large against their caches (docs/schema.md).
+/// Transactional I/O per batch in the published runs, whose databases are large compared with their caches
+/// (docs/schema.md).
 const BATCH_IO: f64 = 41.0;
-/// What a database grew by per batch in the published runs (13,882 to 14,019 bytes, `published/`).
+/// Growth of a database per batch in the published runs, bytes (13,882 to 14,019, `published/`).
 const BATCH_GROWTH_BYTES: f64 = 14_000.0;
-/// Logs per instance that are reckoned with at least, with checkpoint depth and preparation.
+/// Least number of logs per instance that the space check counts, with checkpoint depth and the next log.
 const LOGS_KEPT: u64 = 64;
-/// Logs per instance that circular logging leaves at most beside those of the checkpoint depth.
+/// Number of logs per instance that circular logging keeps at most in addition to those of the checkpoint depth.
 const LOGS_BESIDE_DEPTH: u64 = 39;
-/// More log than any batch writes: the published mix writes 31 KiB, other operations up to four times as much.
+/// Upper bound of the log of a batch, bytes: the published mix writes 31 KiB, other operations up to four times as
+/// much.
 const BATCH_LOG_BYTES: f64 = 262_144.0;
 
-/// What a host needs.
+/// Space and memory that the tests of a host need.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct HostNeeds {
-    /// The host.
+    /// Name of the host.
     pub host: String,
-    /// The directories that the run writes into.
+    /// Directories that the run writes to, each with its needs.
     pub folders: Vec<FolderNeeds>,
-    /// Bytes that all of them still take, the reserve for growth included; the most where `growth_bytes` is known.
+    /// Bytes that the run may still write to all of them, with the reserve for growth. An upper bound where
+    /// `growth_bytes` is known.
     pub bytes: u64,
-    /// Bytes of memory that the page caches take at most.
+    /// Upper bound of the memory for page caches, bytes.
     pub cache_bytes: u64,
-    /// Bytes that the databases grow by; none where the storage decides how fast the load is.
+    /// Predicted growth of the databases, bytes; `None` where the storage decides the rate of the load.
     pub growth_bytes: Option<u64>,
-    /// Seconds of load.
+    /// Length of all load windows, s.
     pub load_s: f64,
 }
 
-/// Space in a directory.
+/// Space that a run needs in one directory.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FolderNeeds {
-    /// The directory.
+    /// Path of the directory.
     pub folder: PathBuf,
-    /// Bytes that the run still takes in it.
+    /// Bytes that the run may still write there.
     pub bytes: u64,
 }
 
 impl HostNeeds {
-    /// What these deployments of one host need for their tests. `is_here`: the host is this machine, on which
-    /// files that exist take no more space.
+    /// Computes the needs of these deployments of one host for their tests. `is_here`: the host is this machine, so
+    /// existing files take no more space.
     pub fn of(parts: &[(&Deployment, &[TestSpec])], is_here: bool) -> HostNeeds {
         let there = |path: &Path| match is_here {
             true => std::fs::metadata(path).map_or(0, |file| file.len()),
@@ -75,7 +79,7 @@ impl HostNeeds {
         }
     }
 
-    /// The space in words.
+    /// Formats the space for people.
     pub(crate) fn space(&self) -> String {
         let mut text = String::new();
         for FolderNeeds { folder, bytes } in &self.folders {
@@ -85,13 +89,13 @@ impl HostNeeds {
         text + &self.growth()
     }
 
-    /// Space as a bound where it is one.
+    /// Formats the space as an upper bound where it is one.
     fn bound(&self, bytes: u64) -> String {
         let is_bound = self.load_s == 0.0 || self.growth_bytes.is_some();
         format!("{} {}", if is_bound { "up to" } else { "at least" }, gib(bytes))
     }
 
-    /// The host, its directories and its memory in a line.
+    /// Formats host, directories and memory as one line.
     pub fn line(&self) -> String {
         let dirs: Vec<String> = self.folders.iter().map(|needs| needs.folder.display().to_string()).collect();
         let (space, memory) = (self.bound(self.bytes), bytes(self.cache_bytes as f64));
@@ -117,8 +121,8 @@ impl HostNeeds {
     }
 }
 
-/// Folders of the deployments with the most bytes that the tests may still write into each. `there`: the size of
-/// a file that exists.
+/// Directories of the deployments with the most bytes that the tests may still write to each. `there` returns the size
+/// of an existing file.
 fn needs(parts: &[(&Deployment, &[TestSpec])], there: impl Fn(&Path) -> u64) -> Vec<(PathBuf, u64)> {
     let volumes = parts.iter().flat_map(|(deployment, _)| &deployment.volumes);
     let mut needed: BTreeMap<PathBuf, u64> = volumes.map(|volume| (PathBuf::from(&volume.dir), 0)).collect();
@@ -133,7 +137,7 @@ fn needs(parts: &[(&Deployment, &[TestSpec])], there: impl Fn(&Path) -> u64) -> 
     needed.into_iter().collect()
 }
 
-/// Files that the tests will make, with the most bytes each may take.
+/// Files that the tests will create, each with its largest size.
 fn wanted_files(deployment: &Deployment, tests: &[TestSpec]) -> BTreeMap<String, u64> {
     let of_kind = |kind: TestKind| tests.iter().filter(move |test| test.kind == kind);
     let mut files = BTreeMap::new();
@@ -166,18 +170,18 @@ fn wanted_files(deployment: &Deployment, tests: &[TestSpec]) -> BTreeMap<String,
     files
 }
 
-/// Tests that drive the databases at their load.
+/// Tests that drive the databases with their load.
 fn load_tests(tests: &[TestSpec]) -> impl Iterator<Item = &TestSpec> {
     tests.iter().filter(|test| matches!(test.kind, TestKind::Performance | TestKind::Stress))
 }
 
-/// Seconds of the windows of these tests.
+/// Total length of the windows of these tests, s.
 fn load_seconds(tests: &[TestSpec]) -> f64 {
     load_tests(tests).map(|test| test.duration_s).sum()
 }
 
-/// What all databases together grow by in `load_s` seconds of load, at the shape of the published runs; `None` where
-/// the storage decides the rate, as it does for a closed load whatever its target is.
+/// Growth of all databases together in `load_s` seconds of load with the published shape, bytes. `None` for a closed
+/// load, whatever its target, because the storage decides its rate.
 fn growth(deployment: &Deployment, load_s: f64) -> Option<f64> {
     let load = &deployment.load;
     let batches_per_s = match load.mode {
@@ -188,8 +192,8 @@ fn growth(deployment: &Deployment, load_s: f64) -> Option<f64> {
     Some(batches_per_s * load_s * BATCH_GROWTH_BYTES)
 }
 
-/// Logs that circular logging leaves an instance at most: those of the checkpoint depth, which a load may
-/// overrun by a quarter before pages are written in haste, but no more than are written at all.
+/// Upper bound of the logs that circular logging keeps per instance: those of the checkpoint depth, which a load may
+/// exceed by a quarter before pages are written in haste, but no more than the test writes.
 fn logs_kept(deployment: &Deployment, instance: &InstanceSpec, tests: &[TestSpec]) -> u64 {
     let depth_bytes = deployment.engine.checkpoint_depth_bytes as f64 * 1.25;
     let databases: usize = deployment.instances.iter().map(|instance| instance.databases.len()).sum();
@@ -201,7 +205,8 @@ fn logs_kept(deployment: &Deployment, instance: &InstanceSpec, tests: &[TestSpec
     LOGS_KEPT.max(logs as u64 + LOGS_BESIDE_DEPTH)
 }
 
-/// Most log that a test writes with circular logging on all instances together; infinite where that is not known.
+/// Upper bound of the log that a test with circular logging writes on all instances, bytes; infinite if it is not
+/// known.
 fn log_bytes_written(load: LoadMode, test: &TestSpec) -> f64 {
     let batches_per_s = match (test.kind, load) {
         (TestKind::Performance | TestKind::Stress, LoadMode::PacedBatches { batches_per_s }) => batches_per_s,

@@ -14,25 +14,25 @@ use solution::{Deployment, TestSpec};
 
 use crate::needs::HostNeeds;
 
-/// What an agent writes and removes to see that a volume can be written and read.
+/// Bytes that an agent writes and removes to check that a volume can be written and read.
 pub const PROBE: &str = "proofload.probe";
 
-/// Why a run cannot be carried out on this host.
+/// Reason why a run cannot be carried out on this host.
 #[derive(Debug, thiserror::Error)]
 pub enum PreflightError {
-    /// Neither a test nor a drill of the run takes place here.
+    /// The host has neither a test nor a drill of the run.
     #[error("nothing is to be done on this host")]
     Nothing,
-    /// A folder must not be written to.
+    /// The run must not write to a folder.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// A file system is not fit.
+    /// A file system is not suitable.
     #[error(transparent)]
     Mount(#[from] MountError),
 }
 
 impl PreflightError {
-    /// What to do about it.
+    /// Remedy for the reason.
     pub fn help(&self) -> Option<&'static str> {
         match self {
             PreflightError::Nothing => None,
@@ -42,13 +42,13 @@ impl PreflightError {
     }
 }
 
-/// What was found out before a run.
+/// Result of the checks before a run.
 pub struct Preflight {
     host: String,
     solution: String,
-    /// What the run writes where.
+    /// Directories that the run writes to, with their needs.
     needs: HostNeeds,
-    /// What may be made in each of them.
+    /// Names of files that the run may create in each directory.
     files: BTreeMap<PathBuf, Vec<String>>,
     volumes: Vec<Volume>,
     direct: bool,
@@ -56,8 +56,8 @@ pub struct Preflight {
 }
 
 impl Preflight {
-    /// Looks at everything that the tests of these deployments of one host will need; nothing is written.
-    /// Refuses what must not be touched or cannot fit.
+    /// Checks everything that the tests of these deployments of one host will need, without writing. Refuses
+    /// directories that must not be touched and runs that cannot fit.
     ///
     /// # Errors
     /// The run cannot be carried out here.
@@ -102,12 +102,12 @@ impl Preflight {
         })
     }
 
-    /// What will be written where, how much, and what casts doubt on the results; for the terminal.
+    /// Text for the terminal: where the run writes, how much, and what casts doubt on the results.
     pub fn announcement(&self) -> String {
         format!("{}: will write below\n{}{}", self.solution, self.needs.space(), self.warnings())
     }
 
-    /// What casts doubt on the results; for the terminal.
+    /// Warnings for the terminal: what casts doubt on the results.
     pub fn warnings(&self) -> String {
         let mut text = String::new();
         for row in self.before.rows.iter().filter(|row| row.severity != Severity::Info) {
@@ -116,7 +116,7 @@ impl Preflight {
         text
     }
 
-    /// Makes and marks the folders, which no other process may use while the locks are kept.
+    /// Creates and marks the folders and locks them. No other process may use them while the locks are held.
     ///
     /// # Errors
     /// A folder belongs to another program, is in use, or cannot be made.
@@ -128,22 +128,22 @@ impl Preflight {
         locks.collect()
     }
 
-    /// The folders that the run writes to.
+    /// Folders that the run writes to.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.needs.folders.iter().map(|needs| needs.folder.as_path())
     }
 
-    /// The host.
+    /// Name of the host.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Whether I/O is unbuffered.
+    /// Whether I/O is unbuffered (`O_DIRECT`).
     pub fn direct(&self) -> bool {
         self.direct
     }
 
-    /// How the run reads and writes its files, in words.
+    /// How the run does its I/O, as text.
     pub fn io(&self) -> String {
         let cache = if self.direct { "unbuffered" } else { "through the page cache" };
         match world::real::try_io_uring() {
@@ -152,7 +152,7 @@ impl Preflight {
         }
     }
 
-    /// What was found, for the evidence, which goes into `folder`.
+    /// Rows about host and storage for the evidence, which is stored in `folder`.
     pub fn rows(&self, folder: &Path) -> Vec<Row> {
         let value =
             |name: &str| self.before.rows.iter().find(|row| row.name == name).map(|row| row.value.clone());
@@ -164,24 +164,24 @@ impl Preflight {
         std::iter::once(host.into()).chain(found.map(Row::from)).collect()
     }
 
-    /// What tells this host and its storage from others.
+    /// Identifiers of this host and its storage, by which shared parts are found.
     pub fn identity(&self) -> Vec<Environment> {
         environment::sharing::identity(&self.before.rows)
     }
 
-    /// Begins to read the kernel log every minute.
+    /// Starts to read the kernel log every minute.
     pub fn kernel_log(&self) -> KernelLog {
         KernelLog::since(&self.before)
     }
 
-    /// What has changed since, for the evidence.
+    /// Rows for the evidence about what changed since the preflight.
     pub fn rows_after(&self, kernel_log: KernelLog) -> Vec<Row> {
         let after = environment::capture(&self.host, &self.volumes, world::real::try_io_uring());
         environment::compare(&self.host, &self.before, &after, kernel_log)
     }
 }
 
-/// What the tests of a deployment may make below `dir`, as the marker of that folder lists it.
+/// Names of files that the tests of a deployment may create below `dir`, as listed in that folder's marker.
 fn files_below(dir: &Path, parts: &[(&Deployment, &[TestSpec])]) -> Vec<String> {
     let mut files = vec![format!("{}/{PROBE}", dir.display())];
     let mut logs = |folder: &str| {

@@ -9,7 +9,7 @@ use world::real::RealConfig;
 
 use crate::PreflightError;
 
-/// Does `main` with the new folder `folder`, in which it may make `file` of `bytes`, and removes both.
+/// Creates the folder `folder`, calls `main`, which may create `file` of `bytes` in it, and removes both.
 ///
 /// # Errors
 /// The folder cannot be made, or is not one of ours, or lies in memory, or has no space. Inside: the storage refuses

@@ -3,12 +3,12 @@
 use results::{Environment, Row, Severity};
 use solution::Solution;
 
-/// The row that says which build of the program measured on a host.
+/// Environment row that names the build of the program on a host.
 pub fn build_row(host: &str, build: &str) -> Row {
     row(host, "Program", "Build", build.to_owned())
 }
 
-/// A row for each setting that was applied to the solution file. `host` is one of the run; the settings hold for all.
+/// Environment rows for the settings (`--set`) that were applied to the solution file. `host` is any host of the run.
 pub fn setting_rows(host: &str, solution: &Solution) -> Vec<Row> {
     let rows = solution.settings().map(|setting| {
         let value = format!("{}, set by {}", setting.value(), setting.source());

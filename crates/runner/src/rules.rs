@@ -6,11 +6,11 @@ use results::grade::{CONDITIONS, TESTS};
 use results::{Row, Rule, WorldKind};
 use solution::{Generation, InstanceSpec, Mix, Solution, TestKind};
 
-/// Figures per batch, which depend on the mix of the load.
+/// Conditions about figures per batch, which depend on the mix of the load.
 const SHAPE: [&str; 4] =
     ["reads_per_batch", "writes_per_batch", "log_writes_per_batch", "log_file_kib_per_batch"];
 
-/// The rows of the rules, and of what the run sets out to show in its world.
+/// Rows for the rules of the grade and for the claim of the run.
 pub fn rows(solution: &Solution, world: WorldKind) -> Vec<Row> {
     let own = &solution.qualification;
     let tests: Vec<String> = match &own.tests {
@@ -57,7 +57,8 @@ fn has_published_shape(solution: &Solution) -> bool {
         && instances.all(is_published)
 }
 
-/// The I/O per mailbox that the file states for its tests, of the profile's: a rule of its own where it is less.
+/// I/O per mailbox that the file states for its tests, in percent of what the profile needs. Less than 100 is a rule
+/// of the solution's own.
 fn stated_iops_percent(solution: &Solution, claim: &results::Claim) -> Option<f64> {
     solution.users().ok()?.test_iops_per_mailbox?;
     Some(100.0 * claim.iops_per_mailbox? / claim.profile_iops_per_mailbox?)

@@ -7,28 +7,28 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use solution::{Deployment, TestKind, TestSpec};
 
-/// A test and its times.
+/// A test with its planned times.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PlannedTest {
-    /// Its name.
+    /// Name of the test.
     pub name: String,
-    /// Its kind.
+    /// Kind of the test.
     pub kind: String,
-    /// Seconds of its window, where that is fixed.
+    /// Length of the window, s, if it is fixed.
     pub window_s: Option<f64>,
-    /// Most seconds that it takes without its warm-up. None: the storage decides.
+    /// Longest time without the warm-up, s; `None` if the storage decides.
     pub most_s: Option<f64>,
-    /// Most seconds of its warm-up; 0 of a test without.
+    /// Longest warm-up, s; 0 for a test without one.
     pub warmup_limit_s: f64,
 }
 
-/// How long a test takes, in seconds without its warm-up.
+/// Length of a test without its warm-up.
 enum Length {
-    /// Its window.
+    /// The test has a window of this length, s.
     Fixed(f64),
-    /// Its time limit.
+    /// The test has a time limit, s.
     AtMost(f64),
-    /// What it reads or writes decides.
+    /// The test ends when it has read or written everything.
     Open,
 }
 
@@ -42,14 +42,14 @@ impl Length {
     }
 }
 
-/// Longest warm-up of a test; 0 of one without.
+/// Longest warm-up of a test, s; 0 for a test without one.
 fn warmup_s(test: &TestSpec) -> f64 {
     let has_one =
         matches!(test.kind, TestKind::Tune | TestKind::Performance | TestKind::Stress | TestKind::Drill);
     if has_one { test.warmup_limit_s } else { 0.0 }
 }
 
-/// The tests with their times.
+/// Lists the tests with their planned times.
 pub fn planned(tests: &[TestSpec]) -> Vec<PlannedTest> {
     let one = |(test, name): (&TestSpec, String)| {
         let (window_s, most_s) = match Length::of(test) {
@@ -68,7 +68,7 @@ pub fn planned(tests: &[TestSpec]) -> Vec<PlannedTest> {
     tests.iter().zip(campaign::titles(tests)).map(one).collect()
 }
 
-/// The tests with their times, and the time of all of them, for people.
+/// Formats the tests with their times, and the time of all, for people.
 pub fn text(tests: &[PlannedTest]) -> String {
     let mut text = counted(tests.len() as u64, "test") + ":\n";
     for PlannedTest { name, window_s, most_s, warmup_limit_s, .. } in tests {
@@ -90,14 +90,14 @@ pub fn text(tests: &[PlannedTest]) -> String {
     text
 }
 
-/// Seconds that the tests take at least, and those with a known length at most.
+/// Least time of all tests, and most time of those with a known length, s.
 pub fn span(tests: &[PlannedTest]) -> (f64, f64) {
     let least_s = tests.iter().filter_map(|test| test.window_s).sum();
     let most_s = tests.iter().filter_map(|test| Some(test.most_s? + test.warmup_limit_s)).sum();
     (least_s, most_s)
 }
 
-/// The memory that the page caches of a host may take, in bytes.
+/// Upper bound of the memory of a host's page caches, bytes.
 pub fn cache_bytes(deployment: &Deployment) -> u64 {
     deployment.instances.iter().map(|instance| instance.cache_max_bytes).sum()
 }

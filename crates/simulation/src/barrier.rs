@@ -10,7 +10,7 @@ use world::LocalFuture;
 use world::sim::Meeting;
 use world::sync::Notify;
 
-/// The hosts of a simulation.
+/// Barrier between the hosts of a simulation.
 #[derive(Clone)]
 pub struct SharedBarrier(Rc<State>);
 
@@ -19,11 +19,11 @@ struct State {
     arrived: Cell<usize>,
     point: Cell<u64>,
     passed: Notify,
-    /// Where the hosts, once all are here, meet those of other domains.
+    /// Meeting point with the hosts of other storage domains, after all hosts of this one have arrived.
     meeting: Option<Meeting>,
 }
 
-/// One of the hosts; leaves the barrier when dropped.
+/// Membership of one host in the barrier. Dropping it removes the host.
 pub struct HostBarrier(SharedBarrier);
 
 impl SharedBarrier {
@@ -69,7 +69,7 @@ impl HostBarrier {
     }
 }
 
-/// A host at a point. If it goes before all have come, it was not there.
+/// Arrival of a host at the barrier. If the host leaves before all have arrived, its arrival does not count.
 struct Arrival {
     barrier: SharedBarrier,
     point: u64,

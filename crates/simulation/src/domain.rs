@@ -23,22 +23,22 @@ use crate::parts::PartsWatch;
 use crate::storage::{Storage, StoragePlan};
 use crate::{VOLUME_BYTES, seed_of_host, simulation_with};
 
-/// Hosts that share hardware of the storage model, and that model.
+/// Storage domain: hosts that share hardware of the storage model, and that model.
 pub struct Domain {
-    /// The hosts, as indexes in their order.
+    /// Indexes of the hosts, in order.
     pub hosts: Vec<usize>,
-    /// Makes the model, on the thread that simulates the domain.
+    /// Builder of the storage model; runs on the thread that simulates the domain.
     pub storage: Box<dyn FnOnce() -> Storage + Send>,
 }
 
 impl Domain {
-    /// These hosts with the storage of a plan.
+    /// Creates a domain from hosts and the storage of a plan.
     pub fn new(hosts: Vec<usize>, storage: StoragePlan) -> Domain {
         Domain { hosts, storage: Box::new(move || storage.build()) }
     }
 }
 
-/// What is simulated, of all domains.
+/// Campaigns of all domains: what is simulated.
 pub(crate) struct Campaigns<'a> {
     pub deployments: &'a [Deployment],
     pub tests: &'a [TestSpec],
@@ -46,15 +46,15 @@ pub(crate) struct Campaigns<'a> {
     pub faults: &'a [PlannedFault],
 }
 
-/// How a domain came out.
+/// Result of a simulated domain.
 pub(crate) struct Simulated {
-    /// Host by host.
+    /// Results of its hosts, in order.
     pub outcomes: Vec<(usize, CampaignOutcome)>,
     pub trace_hash: u64,
     pub elapsed: Duration,
 }
 
-/// What a domain tells while it is simulated.
+/// Message of a domain while it is simulated: a row, or progress.
 enum Message {
     Row(Row),
     Flush,
@@ -62,21 +62,21 @@ enum Message {
     Line(String),
 }
 
-/// What all domains hear.
+/// Receiver of the messages of all domains.
 #[derive(Default)]
 struct Heard {
     is_interrupted: AtomicBool,
     not_kept: Mutex<Option<RecordError>>,
 }
 
-/// Recorder and watcher of a domain among several.
+/// Recorder and watcher that a domain among several uses to send its messages.
 struct Teller<'a> {
     side: &'a Side<Message>,
     heard: &'a Heard,
 }
 
 impl Campaigns<'_> {
-    /// Simulates all domains: one alone on this thread, several on `threads` threads.
+    /// Simulates all domains: a single one on this thread, several on `threads` threads.
     pub fn simulate(
         &self,
         mut domains: Vec<Domain>,
@@ -141,7 +141,7 @@ impl Campaigns<'_> {
         simulated
     }
 
-    /// Simulates one domain; `join` says where it meets others, if there are any.
+    /// Simulates one domain; `join` connects it to the other domains, if there are any.
     fn simulate_domain(
         &self,
         domain: Domain,
@@ -193,7 +193,7 @@ impl Campaigns<'_> {
         Simulated { outcomes: outcomes.collect(), trace_hash: simulation.trace_hash(), elapsed }
     }
 
-    /// The campaign of a host, whose rows go to a place of the merger.
+    /// Runs the campaign of a host, whose rows go to its place in the merger.
     async fn campaign(
         &self,
         host: usize,
@@ -212,7 +212,7 @@ impl Campaigns<'_> {
     }
 }
 
-/// A domain alone meets no other.
+/// Connection of a domain that has no other to meet.
 fn alone(_simulation: &Simulation) -> Option<Meeting> {
     None
 }

@@ -24,36 +24,36 @@ use world::{Duration, Time, World};
 use crate::{SimulationOutcome, VOLUME_BYTES, simulation_with};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Where a test plants that pages rot, one does in each piece of this many bytes.
+/// Size of the pieces of a file in each of which a test damages one page, bytes.
 const ROT_STEP_BYTES: u64 = 256 << 10;
-/// All volumes of the arbiter.
+/// Path of the arbiter's only volume, which holds its record.
 const RECORD_DIR: &str = "/record";
 
-/// A drill that is to be simulated.
+/// Plan of a drill to simulate.
 pub struct DrillPlan {
-    /// What is to be performed, and where.
+    /// Events of the drill, and its topology.
     pub planned: PlannedDrill,
-    /// When it begins, in milliseconds of the run.
+    /// Start of the drill, ms of the run.
     pub begins_ms: u64,
-    /// Where all randomness comes from.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// How long storage takes.
+    /// Storage model of the drill.
     pub storage: Box<dyn StorageModel>,
-    /// When, in seconds of the drill, pages of the active copies rot on their media; only tests plant that.
+    /// Time at which pages of the active copies are damaged on disk, s of the drill; only tests set it.
     pub rot_at_s: Option<u64>,
 }
 
-/// How a drill came out.
+/// Result of a simulated drill.
 pub struct Drilled {
-    /// As every simulation.
+    /// General result of the simulation.
     pub simulated: SimulationOutcome,
-    /// The journals of the hosts, in the order of the topology.
+    /// Journals of the hosts, in the order of the topology.
     pub hosts: Vec<ReadJournal>,
-    /// The journal of the arbiter.
+    /// Journal of the arbiter.
     pub arbiter: ReadJournal,
 }
 
-/// Carries out a drill. Rows go to `recorder` as they arise.
+/// Performs a drill and passes its rows to `recorder` as they arise.
 pub fn drill(plan: DrillPlan, recorder: &mut dyn Recorder, line: &mut dyn FnMut(&str)) -> Drilled {
     let DrillPlan { planned, begins_ms, seed, storage, rot_at_s } = plan;
     let simulation = simulation_with(seed, storage);
@@ -73,7 +73,7 @@ pub fn drill(plan: DrillPlan, recorder: &mut dyn Recorder, line: &mut dyn FnMut(
     Drilled { simulated, hosts, arbiter }
 }
 
-/// Judges a drill by its journals, and records what happened in it.
+/// Judges a drill by its journals, and records its events and verdicts.
 fn judge(
     planned: &PlannedDrill,
     begins_ms: u64,
@@ -103,11 +103,11 @@ struct SimulatedHosts<'a> {
     arbiter: Option<ArbiterNode>,
     happened: Rc<RefCell<VecDeque<Happening>>>,
     observer: Observer,
-    /// When the hosts are looked at next.
+    /// Time of the next look at the hosts.
     second_ends: Option<Time>,
-    /// When pages rot, until they have.
+    /// Time at which pages are damaged; `None` once it is done.
     rot_at: Option<Time>,
-    /// What the hosts and the arbiter write down. In virtual time all have one clock.
+    /// Journal entries of the hosts and the arbiter. In virtual time all share one clock.
     hosts_said: Vec<Vec<Entry>>,
     arbiter_said: Vec<Entry>,
 }
@@ -172,7 +172,7 @@ impl<'a> SimulatedHosts<'a> {
         Ok(())
     }
 
-    /// Looks at everything as it was in the last second.
+    /// Records the state of all hosts for the last second.
     fn look(&mut self) {
         let now_ns = self.clock.now().ns;
         for (database, event) in self.arbiter.iter().flat_map(ArbiterNode::take_events) {
@@ -192,7 +192,7 @@ impl<'a> SimulatedHosts<'a> {
         }
     }
 
-    /// Bits flip on the medium of an active copy, every [`ROT_STEP_BYTES`].
+    /// Flips bits on the disk of an active copy, in one page of every [`ROT_STEP_BYTES`].
     fn rot(&self, host: usize, database: usize) {
         let topology = self.topology();
         let Some(place) = topology.place(database, host) else { return };
@@ -202,7 +202,7 @@ impl<'a> SimulatedHosts<'a> {
         while pages.next().is_some_and(|page| flip(page + 100) && flip(page + 3_000)) {}
     }
 
-    /// A host is cut off from all others, and from the arbiter.
+    /// Hosts from which a cut-off host is separated: all others and the arbiter.
     fn others(&self, name: &str) -> impl Iterator<Item = &'a str> {
         let names = self.topology().hosts.iter().map(|host| host.name.as_str());
         names.chain([ARBITER_NAME]).filter(move |other| *other != name)

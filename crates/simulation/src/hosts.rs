@@ -17,7 +17,7 @@ use results::StoragePart;
 use world::Time;
 use world::sim::{FileId, RequestId, StorageFailure, StorageModel, StorageRequest, VolumeId};
 
-/// Handle on the hosts' side; clones are the same.
+/// Processors and request queues of the hosts, in front of the array. Clones share their state.
 #[derive(Clone)]
 pub struct Hosts(Rc<RefCell<State>>);
 
@@ -25,9 +25,9 @@ struct State {
     costs: HostCosts,
     array: Box<dyn StorageModel>,
     hosts: Vec<Host>,
-    /// By number; `None` for volumes of other hosts.
+    /// Volumes by number; `None` for volumes of other hosts.
     volumes: Vec<Option<Volume>>,
-    /// Requests that the array works on. It knows them by their place here.
+    /// Requests that the array is working on; the array knows them by their index here.
     under_way: Vec<(RequestId, VolumeId)>,
     free: Vec<u64>,
     failed: BTreeMap<RequestId, StorageFailure>,
@@ -39,7 +39,7 @@ struct State {
 
 struct Host {
     name: String,
-    /// When each processor is free.
+    /// Time at which each processor becomes free.
     processors_free: Vec<Time>,
     requests: u64,
     operations: u64,
@@ -52,7 +52,7 @@ struct Volume {
 }
 
 impl Hosts {
-    /// Hosts by name with their processors, in front of `array`.
+    /// Places hosts with their processors in front of `array`.
     pub fn new(costs: HostCosts, hosts: &[(String, u32)], array: Box<dyn StorageModel>) -> Hosts {
         let hosts = hosts.iter().map(|(name, processors)| Host {
             name: name.clone(),
@@ -74,21 +74,21 @@ impl Hosts {
         })))
     }
 
-    /// Operations that the load of a host has done.
+    /// Number of operations that the load of a host has done.
     pub fn operations(&self, host: &str, count: u64) {
         if let Some(host) = self.0.borrow_mut().hosts.iter_mut().find(|known| known.name == host) {
             host.operations += count;
         }
     }
 
-    /// Begins a new window of [`Hosts::report`].
+    /// Starts a new window of [`Hosts::report`].
     pub fn reset(&self, now: Time) {
         let mut state = self.0.borrow_mut();
         state.since = now;
         state.hosts.iter_mut().for_each(|host| (host.requests, host.operations) = (0, 0));
     }
 
-    /// The processors of each host since the last reset.
+    /// Utilisation of each host's processors since the last reset.
     pub fn report(&self, now: Time, test: u32) -> Vec<StoragePart> {
         let state = self.0.borrow();
         let seconds = now.since(state.since).as_secs_f64().max(1e-9);
@@ -114,7 +114,7 @@ impl State {
         self.volumes.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// Sends a request on its way, as soon as a processor has looked at it.
+    /// Submits a request as soon as a processor of its host has handled it.
     fn dispatch(&mut self, now: Time, request: StorageRequest) {
         let sent = (request.id, request.volume);
         let id = match self.free.pop() {
@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    /// A request of a volume takes a processor of its host; returns when it gets one.
+    /// Occupies a processor of the volume's host for a request, and returns the time at which that begins.
     fn pass_processor(&mut self, now: Time, volume: VolumeId) -> Time {
         let Some(volume) = self.volume(volume) else { return now };
         volume.under_way += 1;
@@ -150,12 +150,12 @@ impl State {
         start
     }
 
-    /// When the first request that waits for a processor gets one.
+    /// Time at which the first waiting request gets a processor.
     fn first_held(&self) -> Option<Time> {
         self.held.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Submits what has got its processor by now.
+    /// Submits the requests whose processor time has begun.
     fn release(&mut self, now: Time) {
         while let Some(entry) = self.held.first_entry().filter(|entry| entry.key().0 <= now) {
             let ((at, _), request) = entry.remove_entry();
@@ -163,7 +163,8 @@ impl State {
         }
     }
 
-    /// The array has completed a request: returns its own name, and sends the next one of its volume.
+    /// Handles a completion of the array: returns the request's own identifier, and submits the next request of its
+    /// volume.
     fn completed(&mut self, now: Time, id: RequestId) -> RequestId {
         if let Some(failure) = self.array.take_failure(id) {
             self.failed.insert(self.under_way[id.0 as usize].0, failure);
@@ -246,7 +247,7 @@ impl StorageModel for Hosts {
     }
 }
 
-/// The earlier of two times, if there are any.
+/// Earlier of two times, if there are any.
 fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -261,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    /// When each of `count` reads completes that are submitted at once.
+    /// Completion times of `count` reads that are submitted at once, µs.
     fn completions_us(costs: HostCosts, processors: u32, count: u64) -> Vec<u64> {
         let times = FixedLatencyTimes {
             read_latency: Duration::from_micros(100),

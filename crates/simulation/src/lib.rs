@@ -39,34 +39,34 @@ pub use parts::Modelled;
 pub use planned::{ChosenDrill, Planned, Played, WishError, Wishes};
 pub use storage::{Storage, StoragePlan, VolumeParts, domains, storage, storage_plan};
 
-/// What is to be simulated.
+/// Plan of a simulation.
 pub struct SimulationPlan {
-    /// The hosts, all of one solution.
+    /// Hosts of the simulation, all of one solution.
     pub deployments: Vec<Deployment>,
-    /// The tests of each host, in their order.
+    /// Tests of each host, in order.
     pub tests: Vec<TestSpec>,
-    /// Where all randomness comes from.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// The hosts and their storage, each host in one domain.
+    /// Storage domains; each host is in one of them.
     pub domains: Vec<Domain>,
-    /// What goes wrong on purpose; only if all hosts are in one domain.
+    /// Planned faults; allowed only if all hosts are in one domain.
     pub faults: Vec<PlannedFault>,
-    /// How many domains are simulated at a time. It has no influence on the outcome.
+    /// Number of domains that are simulated at a time. It does not change the result.
     pub threads: usize,
 }
 
-/// How a simulation came out.
+/// Result of a simulation.
 #[derive(Debug)]
 pub struct SimulationOutcome {
-    /// The verdicts of all hosts in their order, and the first error.
+    /// Verdicts of all hosts in order, and the first error.
     pub outcome: CampaignOutcome,
-    /// A hash over every operation of every host: two simulations that agree in it did the same.
+    /// Hash over every operation of every host. Equal hashes mean equal simulations.
     pub trace_hash: u64,
-    /// Virtual time that passed.
+    /// Virtual time that the simulation took.
     pub elapsed: Duration,
 }
 
-/// Tests that a simulation carries out: those asked for, after the databases have been made.
+/// Tests to carry out: those that were asked for, after the creation of the databases.
 pub fn with_databases(tests: &[TestSpec]) -> Vec<TestSpec> {
     let makes_them = tests.iter().any(|test| test.kind == TestKind::Init);
     let not_judged =
@@ -87,7 +87,7 @@ pub fn with_databases(tests: &[TestSpec]) -> Vec<TestSpec> {
     first.into_iter().chain(tests.iter().cloned()).collect()
 }
 
-/// Carries out a simulation. Rows go to `recorder` as they arise, those of a test merged over the hosts.
+/// Runs a simulation and passes its rows to `recorder` as they arise; rows of a test are merged over the hosts.
 ///
 /// # Panics
 /// If faults are planned for several domains.
@@ -118,13 +118,12 @@ pub fn simulate(
     SimulationOutcome { outcome: merged, trace_hash: trace_hash.unwrap_or(seed), elapsed }
 }
 
-/// The trace hash of two domains in their order.
+/// Trace hash of two domains together, in their order.
 fn both(first: u64, second: u64) -> u64 {
     (first.rotate_left(23) ^ second).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Does `main` on the modelled storage of the first server of a solution, with its world and the folders of its
-/// volumes.
+/// Calls `main` on the modelled storage of the solution's first server, with its world and volume folders.
 ///
 /// # Errors
 /// The solution has storage that cannot be modelled.
@@ -148,14 +147,14 @@ pub fn on_first_server<T, F: Future<Output = T>>(
     Ok(simulation.run_until(main(world, folders)))
 }
 
-/// Volumes never fill up before the databases of the solution have grown past any published growth.
+/// Size of a simulated volume, bytes: large enough that databases never fill it.
 const VOLUME_BYTES: u64 = 1 << 50;
 
 fn simulation_with(seed: u64, storage: Box<dyn StorageModel>) -> Simulation {
     Simulation::new(seed, SimConfig { storage, shards: 1, ..SimConfig::default() })
 }
 
-/// The first host draws what a run on that host alone draws.
+/// Seed of a host. The first host has the seed of the run, so that it draws what a run on it alone draws.
 fn seed_of_host(seed: u64, index: usize) -> u64 {
     seed.wrapping_add((index as u64) << 32)
 }

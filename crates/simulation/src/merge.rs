@@ -12,11 +12,11 @@ use results::{Measure, RecordError, Recorder, Row, Test, Verdict};
 use crate::faults::fault_log::FaultLog;
 use crate::parts::PartsWatch;
 
-/// Puts the rows of the hosts together.
+/// Merges the rows of the hosts into one run.
 pub struct Merger<'a> {
     recorder: &'a mut dyn Recorder,
     hosts: usize,
-    /// Ordinal of a test: its latest row of each host.
+    /// Latest row of each host for each test, by its number.
     tests: BTreeMap<u32, Vec<Option<Test>>>,
     fault_log: &'a FaultLog,
     parts: Option<PartsWatch<'a>>,
@@ -34,7 +34,7 @@ impl<'a> Merger<'a> {
         Merger { recorder, hosts, tests: BTreeMap::new(), fault_log, parts, relieved: Vec::new() }
     }
 
-    /// The verdicts of a campaign, those changed that expected faults have changed.
+    /// Verdicts of a campaign, with those that expected faults have changed.
     pub fn in_the_light(&self, verdicts: Vec<Verdict>) -> impl Iterator<Item = Verdict> {
         verdicts.into_iter().map(|verdict| {
             let same = |other: &&Verdict| {
@@ -44,7 +44,7 @@ impl<'a> Merger<'a> {
         })
     }
 
-    /// Where the rows go that belong to no campaign.
+    /// Recorder for rows that belong to no campaign.
     pub fn recorder(&mut self) -> &mut dyn Recorder {
         self.recorder
     }
@@ -92,7 +92,7 @@ impl<'a> Merger<'a> {
     }
 }
 
-/// The recorder of one host.
+/// Recorder of one host.
 pub struct HostRecorder<'a, 'b> {
     pub merger: &'a RefCell<Merger<'b>>,
     pub host: usize,
@@ -108,7 +108,7 @@ impl Recorder for HostRecorder<'_, '_> {
     }
 }
 
-/// The watcher of one host: the first one's progress stands for all, lines say whose they are.
+/// Watcher of one host. The progress of the first host stands for all, and each line names its host.
 pub struct HostWatcher<'a, 'b> {
     pub watcher: &'a RefCell<&'b mut dyn Watcher>,
     pub prefix: Option<String>,

@@ -6,21 +6,21 @@ use world::Time;
 
 use crate::hosts::Hosts;
 
-/// The model of the storage, to look at and to break.
+/// Storage model, for reading its figures and for injecting faults.
 #[derive(Clone)]
 pub struct Modelled {
-    /// The array.
+    /// Model of the array.
     pub array: SharedArray,
-    /// The hosts in front of it.
+    /// Hosts in front of the array.
     pub hosts: Hosts,
 }
 
-/// Looks at the model at the right times.
+/// Recorder that reads the figures of the model at the beginning and end of each window.
 pub struct PartsWatch<'a> {
     pub modelled: Modelled,
-    /// Time of the simulation.
+    /// Clock of the simulation.
     pub now: Box<dyn Fn() -> Time + 'a>,
-    /// The test that is looked at, and how far it is.
+    /// Current test, and whether its window has begun.
     pub seen: Option<(u32, Seen)>,
 }
 
@@ -32,8 +32,8 @@ pub enum Seen {
 }
 
 impl PartsWatch<'_> {
-    /// A row of a test, all hosts together: statistics begin with the test and again with its window, and are
-    /// kept at the end of the window, or of the test if it has none.
+    /// Handles a row of a test, all hosts together. Statistics start anew with the test and with its window, and are
+    /// stored at the end of the window, or of the test if it has none.
     pub fn test(&mut self, test: &Test, recorder: &mut dyn Recorder) -> Result<(), RecordError> {
         let before = self.seen.filter(|(ordinal, _)| *ordinal == test.ordinal).map(|(_, seen)| seen);
         let stage = match (test.window_start_ms, test.window_end_ms.or(test.ended_ms)) {

@@ -15,36 +15,36 @@ use world::sim::processors;
 
 use crate::{Domain, DrillPlan, PlannedFault, SimulationOutcome, SimulationPlan, Storage};
 
-/// Why a simulation cannot be what was asked for.
+/// Reason why a simulation cannot be carried out as asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum WishError {
-    /// The solution file does not say what is needed.
+    /// The solution file lacks something that the simulation needs.
     #[error(transparent)]
     Solution(#[from] Box<SolutionError>),
-    /// There are no such tests.
+    /// The solution has no test of the chosen kinds.
     #[error(transparent)]
     Choice(#[from] ChoiceError),
-    /// No server, or more than there are.
+    /// The number of servers is zero or larger than that of the servers under test.
     #[error("{} cannot take part: {} under test", counted(*.count as u64, "server"), number(*.under_test as f64, 0))]
     Servers {
-        /// Asked for.
+        /// Number of servers that was asked for.
         count: usize,
-        /// There are.
+        /// Number of servers under test.
         under_test: usize,
     },
-    /// A server that took part twice would have one storage, marked twice, and count double.
+    /// A server is named twice; it would count double.
     #[error("server `{0}` is named twice")]
     NamedTwice(String),
-    /// A length that no test can have.
+    /// The duration is not possible for a test.
     #[error("a test cannot last {0} s")]
     Duration(f64),
-    /// A precision that no estimate can have.
+    /// The precision is not possible for an estimate.
     #[error("figures cannot be estimated to {0} %")]
     Until(f64),
 }
 
 impl WishError {
-    /// What to do about it.
+    /// Remedy for the reason.
     pub fn help(&self) -> Option<&str> {
         match self {
             WishError::Solution(error) => error.help.as_deref(),
@@ -57,40 +57,40 @@ impl WishError {
     }
 }
 
-/// What the command line asks for.
+/// Options of the command line.
 pub struct Wishes<'a> {
-    /// Servers that take part: how many, or their names.
+    /// Servers that take part: their number, or their names.
     pub servers: &'a str,
-    /// Only these kinds of tests; all when empty.
+    /// Kinds of tests to carry out; empty: all.
     pub tests: &'a [TestKind],
-    /// Sessions on each server, instead of the load of the solution file.
+    /// Sessions on each server, in place of the load of the solution file.
     pub sessions: Option<u32>,
-    /// Length of every test, instead of what the solution file says.
+    /// Length of every test, s, in place of the solution file's.
     pub duration_s: Option<f64>,
-    /// How well the figures of a load test must be known to end it before its time.
+    /// Precision in percent at which a load test may end before its time.
     pub until_percent: Option<f64>,
-    /// Where all randomness comes from.
+    /// Seed of all randomness.
     pub seed: u64,
 }
 
-/// What is simulated.
+/// Simulation as planned from the solution file and the options.
 pub struct Planned {
-    /// The servers.
+    /// Servers that take part.
     pub deployments: Vec<Deployment>,
-    /// Their tests, in which the databases are made; none if only drills were asked for.
+    /// Tests of the servers, with the creation of the databases; empty if only drills were asked for.
     pub tests: Vec<TestSpec>,
-    /// What the storage of the tests is, in one line.
+    /// Description of the tests' storage, in one line.
     pub storage: String,
-    /// The servers with their storage.
+    /// Storage domains of the servers.
     pub domains: Vec<Domain>,
-    /// What goes wrong in them.
+    /// Faults of the tests.
     pub faults: Vec<PlannedFault>,
-    /// The drills after them.
+    /// Drills, which follow the tests.
     pub drills: Vec<ChosenDrill>,
 }
 
 impl Planned {
-    /// What is simulated of a solution.
+    /// Plans the simulation of a solution.
     ///
     /// # Errors
     /// The solution has no such servers, tests or storage.
@@ -130,25 +130,24 @@ impl Planned {
         Ok(Planned { deployments, tests, storage, domains, faults, drills })
     }
 
-    /// All tests in their order.
+    /// All tests, drills included, in order.
     pub fn all_tests(&self) -> Vec<TestSpec> {
         self.tests.iter().chain(self.drills.iter().map(|drill| &drill.test)).cloned().collect()
     }
 }
 
-/// What came of a simulation.
+/// Result of tests and drills.
 pub struct Played {
-    /// The verdicts, and the first error.
+    /// Verdicts, and the first error.
     pub outcome: CampaignOutcome,
-    /// The trace hash of the tests, and of each drill.
+    /// Trace hashes of the tests and of each drill.
     pub traces: Vec<String>,
-    /// Virtual time that passed.
+    /// Virtual time that the simulation took.
     pub elapsed: Duration,
 }
 
 impl Planned {
-    /// Carries out the tests, then the drills one after the other. Rows go to `recorder` as they arise;
-    /// `titles` are those of all tests.
+    /// Carries out the tests, then each drill. Rows go to `recorder` as they arise; `titles` are those of all tests.
     pub fn play(
         self,
         seed: u64,
@@ -196,13 +195,13 @@ impl Played {
     }
 }
 
-/// A drill that was asked for, where it takes place, and on what.
+/// Drill that was asked for, with its hosts and storage.
 pub struct ChosenDrill {
-    /// The test.
+    /// Test of kind `drill`.
     pub test: TestSpec,
-    /// Where it takes place.
+    /// Hosts, copies and databases of the drill.
     pub topology: Rc<Topology>,
-    /// What it takes place on.
+    /// Storage model of the drill.
     pub storage: Storage,
 }
 
@@ -223,7 +222,7 @@ fn chosen_drills(
     Ok(chosen)
 }
 
-/// The deployments of the servers asked for: the first `n`, or those named.
+/// Deployments of the chosen servers: the first `n`, or those named.
 pub(crate) fn servers(solution: &Solution, wanted: &str) -> Result<Vec<Deployment>, WishError> {
     let hosts = solution.hosts_under_test();
     let names: Vec<&str> = match wanted.parse::<usize>() {
@@ -239,7 +238,7 @@ pub(crate) fn servers(solution: &Solution, wanted: &str) -> Result<Vec<Deploymen
     names.into_iter().map(|name| Ok(solution.deployment(Some(name))?)).collect()
 }
 
-/// Every test at the same length. Of tests that read databases to their end, the length is a limit.
+/// Tests with the same length. For tests that read databases to the end, the length is a limit.
 fn shortened(tests: Vec<TestSpec>, duration_s: Option<f64>) -> Result<Vec<TestSpec>, WishError> {
     let Some(duration_s) = duration_s else { return Ok(tests) };
     if !(1.0..=366.0 * 86_400.0).contains(&duration_s) {
@@ -251,7 +250,7 @@ fn shortened(tests: Vec<TestSpec>, duration_s: Option<f64>) -> Result<Vec<TestSp
     Ok(tests.into_iter().map(shorten).collect())
 }
 
-/// Load tests that end once their figures are known to `until_percent`.
+/// Tests whose load tests end once their figures are known to `until_percent`.
 fn estimated(tests: Vec<TestSpec>, until_percent: Option<f64>) -> Result<Vec<TestSpec>, WishError> {
     if let Some(percent) = until_percent.filter(|percent| !(0.1..=50.0).contains(percent)) {
         return Err(WishError::Until(percent));

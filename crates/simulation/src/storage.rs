@@ -32,63 +32,63 @@ use crate::hosts::Hosts;
 use crate::parts::Modelled;
 use world::sim::{FixedLatency, FixedLatencyTimes, StorageModel};
 
-/// A model of the storage that the hosts of a simulation use.
+/// Storage model for the hosts of a simulation.
 pub struct Storage {
-    /// What it is, in one line, for the report.
+    /// Description of the storage in one line, for the report.
     pub description: String,
-    /// The model.
+    /// Model that answers requests.
     pub model: Box<dyn StorageModel>,
-    /// The model, to look at and to break; `None` when the solution file describes no array.
+    /// Handle on the model for figures and faults; `None` if the solution file describes no array.
     pub modelled: Option<Modelled>,
-    /// What each volume with disks of its own is made of.
+    /// Hardware parts behind each volume with disks of its own.
     pub parts: Vec<VolumeParts>,
 }
 
-/// The parts behind a volume, as indexes of the array's hardware.
+/// Hardware parts behind a volume, as indexes of the array's hardware.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeParts {
-    /// Host.
+    /// Name of the host.
     pub host: String,
-    /// Volume.
+    /// Name of the volume.
     pub volume: String,
-    /// Its disks in their order, those of its pool if it lies in one, a faster tier last; in a replicated store
-    /// those of its node, disks before flash; none in a log-structured one.
+    /// Disks of the volume in order: those of its pool if it lies in one, a faster tier last; in a replicated store
+    /// those of its node, disks before flash; empty in a log-structured store.
     pub drives: Vec<usize>,
-    /// The group that is its pool, if disks can be added to that.
+    /// RAID group that serves as its pool, if disks can be added to it.
     pub pool: Option<usize>,
-    /// Its thin pool.
+    /// Thin pool of the volume.
     pub thin_pool: Option<usize>,
-    /// The ways of its host to controllers, each over a link of its own.
+    /// Paths of the host to controllers, each over a link of its own.
     pub paths: Vec<Path>,
-    /// Its copy at another site, and the link to there.
+    /// Copy of the volume at another site, and the link to it.
     pub remote_copy: Option<(usize, usize)>,
-    /// The controller that owns it.
+    /// Controller that owns the volume.
     pub controller: usize,
-    /// Where it is served, in a replicated store.
+    /// Node that serves the volume, in a replicated store.
     pub node: Option<StoreNode>,
 }
 
-/// A node of a replicated store.
+/// Node of a replicated store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreNode {
-    /// The store.
+    /// Index of the store.
     pub store: usize,
-    /// The node.
+    /// Index of the node.
     pub node: usize,
-    /// How many nodes the store has.
+    /// Number of nodes of the store.
     pub nodes: usize,
-    /// How many copies it keeps of everything.
+    /// Number of copies that the store keeps of all data.
     pub replicas: usize,
 }
 
 type Outcome<T> = Result<T, Box<SolutionError>>;
 
-/// How the model of a storage is made. Unlike the model itself it can go to another thread.
+/// Plan of a storage model. Unlike the model, it can be sent to another thread.
 #[derive(Clone)]
 pub struct StoragePlan {
-    /// What it is, in one line, for the report.
+    /// Description of the storage in one line, for the report.
     pub description: String,
-    /// What each volume with disks of its own is made of.
+    /// Hardware parts behind each volume with disks of its own.
     pub parts: Vec<VolumeParts>,
     array: Option<ArrayPlan>,
     seed: u64,
@@ -102,7 +102,7 @@ struct ArrayPlan {
 }
 
 impl StoragePlan {
-    /// Makes the model.
+    /// Builds the storage model.
     pub fn build(self) -> Storage {
         let StoragePlan { description, parts, array, seed } = self;
         let Some(ArrayPlan { hardware, costs, processors }) = array else {
@@ -117,7 +117,7 @@ impl StoragePlan {
     }
 }
 
-/// Divides hosts into storage domains, as indexes of `deployments`: hosts of two domains share no hardware. Domains
+/// Divides hosts into storage domains, as indexes of `deployments`. Hosts of two domains share no hardware. Domains
 /// are in the order of their first hosts.
 ///
 /// Without an `[array]` the solution does not say what hosts share: they are one domain.
@@ -136,7 +136,7 @@ pub fn domains(solution: &Solution, deployments: &[Deployment]) -> Vec<Vec<usize
     domains.into_iter().map(|(_, hosts)| hosts).collect()
 }
 
-/// The storage that `solution` describes, for the hosts of `deployments`, of parts as in `assumptions`.
+/// Storage model for the hosts of `deployments` that `solution` describes, with parts from `assumptions`.
 ///
 /// # Errors
 /// If the description cannot be modelled.
@@ -150,7 +150,7 @@ pub fn storage(
     Ok(storage_plan(solution, deployments, &all, assumptions, seed)?.build())
 }
 
-/// How the storage is made that the `hosts` among `deployments` see: all hosts, or one of the [`domains`].
+/// Storage plan for the `hosts` among `deployments`: all hosts, or one of the [`domains`].
 ///
 /// # Errors
 /// If the description cannot be modelled.
@@ -180,12 +180,12 @@ pub fn storage_plan(
     Ok(StoragePlan { description, parts, array, seed })
 }
 
-/// A host with its processors: those of the solution file, or one if it does not say.
+/// Host with its number of processors: that of the solution file, or one.
 fn processors(solution: &Solution, deployment: &Deployment) -> (String, u32) {
     (deployment.host.clone(), host_of(solution, deployment).cores.unwrap_or(1))
 }
 
-/// The host of a deployment.
+/// Name of the host of a deployment.
 fn host_of<'a>(solution: &'a Solution, deployment: &Deployment) -> &'a HostSpec {
     let host = solution.hosts.iter().find(|host| host.name == deployment.host);
     host.expect("a deployment is of a host of its solution")
@@ -243,13 +243,13 @@ struct Builder<'a> {
     link: Link,
     hardware: Hardware,
     parts: Vec<VolumeParts>,
-    /// Enclosure, site or host: its controllers.
+    /// Controllers of each array, by enclosure, site or host.
     arrays: BTreeMap<String, Vec<usize>>,
-    /// Enclosures whose spares are there.
+    /// Enclosures whose hot spares have been added.
     spared: BTreeSet<usize>,
-    /// Place and pool: the store, or the group.
+    /// Store or RAID group of each pool, by place.
     pools: BTreeMap<(String, usize), usize>,
-    /// End of what volumes take of each group that is a pool.
+    /// End of the space that volumes use in each RAID group that serves as a pool, bytes.
     taken_bytes: BTreeMap<usize, u64>,
 }
 
@@ -319,7 +319,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The copies of all volumes at another site, one for each array.
+    /// Adds the copies of all volumes at another site, one for each array.
     fn add_remote_copies(&mut self) -> Outcome<()> {
         let Some(spec) = &self.spec.remote_copy else { return Ok(()) };
         let at = "array.remote_copy";
@@ -353,7 +353,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The hot spares of the host's enclosure, like the disks of its first volume that a spare can help.
+    /// Adds the hot spares of the host's enclosure, with the kind of disk of the first volume that can use a spare.
     fn add_spares(&mut self, host: &HostSpec) -> Outcome<()> {
         let solution = self.solution;
         let Some(enclosure) = host.enclosure.filter(|enclosure| self.spared.insert(*enclosure)) else {
@@ -390,7 +390,7 @@ impl Builder<'_> {
         made
     }
 
-    /// What holds a volume, and its capacity.
+    /// Group, pool or store that holds a volume, and its capacity.
     fn target(
         &mut self,
         host: &str,
@@ -421,7 +421,7 @@ impl Builder<'_> {
         self.solution.error(at, error.to_string(), None)
     }
 
-    /// Bytes of a RAID group on one disk before the next one's turn.
+    /// Bytes of a RAID group on one disk before the next disk follows.
     fn stripe_element_bytes(&self) -> u64 {
         self.spec.stripe_element_kib() << 10
     }
@@ -458,7 +458,7 @@ impl Builder<'_> {
         self.hardware.groups.len() - 1
     }
 
-    /// The drives of a group; of a pool with a faster tier those of that behind its own.
+    /// Drives of a group; those of a faster tier come last.
     fn drives_of(&self, group: usize) -> Vec<usize> {
         let tiers = self.tiers_of(group).map_or(vec![group], |pool| pool.tiers.clone());
         tiers.iter().rev().flat_map(|tier| self.hardware.groups[*tier].drives.clone()).collect()
@@ -468,14 +468,14 @@ impl Builder<'_> {
         self.hardware.tiered_pools.iter().find(|pool| pool.base() == group)
     }
 
-    /// What volumes may take of a group, or of the pool with tiers that it stands for.
+    /// Bytes that volumes may use in a group, or in the tiered pool that it stands for.
     fn group_bytes(&self, group: usize) -> u64 {
         let Some(pool) = self.tiers_of(group) else { return self.raid_bytes(group) };
         let slices = pool.tiers.iter().map(|tier| pool.slices(self.raid_bytes(*tier), self.row_bytes(*tier)));
         slices.sum::<u64>() * pool.slice_bytes
     }
 
-    /// What a group holds, as its disks' data sheets say; whole stripe elements, or rows of pieces.
+    /// Capacity of a group by the data sheets of its disks, in whole stripe elements or rows, bytes.
     fn raid_bytes(&self, group: usize) -> u64 {
         let Group { layout, drives, stripe_element_bytes, .. } = &self.hardware.groups[group];
         let one = drives.iter().map(|drive| drive_bytes(&self.hardware.drives[*drive].model)).min();
@@ -488,7 +488,7 @@ impl Builder<'_> {
         one / element.max(1) * element * self.data_disks(group)
     }
 
-    /// Disks' worth of data in a row. Too few disks for a layout are the array's to refuse.
+    /// Number of disks in a row that hold data. The array refuses a layout with too few disks.
     fn data_disks(&self, group: usize) -> u64 {
         let Group { layout, drives, .. } = &self.hardware.groups[group];
         let count = drives.len() as u64;
@@ -504,7 +504,7 @@ impl Builder<'_> {
         data.max(1)
     }
 
-    /// Data of a row of stripe elements, or of pieces.
+    /// Data bytes of a row of stripe elements or pieces.
     fn row_bytes(&self, group: usize) -> u64 {
         let Group { layout, stripe_element_bytes, .. } = &self.hardware.groups[group];
         let one = match layout {
@@ -515,7 +515,7 @@ impl Builder<'_> {
     }
 }
 
-/// How a group of disks protects its data.
+/// RAID layout of a group of disks.
 fn layout(raid: Raid) -> Layout {
     match raid {
         Raid::Jbod | Raid::Raid0 => Layout::Raid0,

@@ -3,7 +3,8 @@
 //! The planner's test holds that every key of the schema has a row and what the claim makes of it; the command's test
 //! simulates the rows that a run has to judge.
 
-/// Two servers with a copy of each database; one is lost, and the other carries all 400 mailboxes.
+/// Honest solution file: two servers with a copy of each database; one is lost, and the other serves all 400
+/// mailboxes.
 pub const HONEST: &str = r#"
 [solution]
 name = "Two servers, 400 mailboxes"
@@ -75,24 +76,24 @@ cache_min_mib = 8
 cache_max_mib = 16
 "#;
 
-/// A test of the published programme, for the keys of a test.
+/// A `[[test]]` table of the published programme, to which keys of a test are added.
 pub const PERFORMANCE: &str = "\n[[test]]\nkind = \"performance\"\n";
 
-/// What a harmful change of a key does.
+/// Effect of a harmful change of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// The claim differs: its figures, or its doubts.
+    /// The claim changes: its figures, or its doubts.
     Claim,
-    /// The file is refused.
+    /// The solution file is refused.
     Refused,
-    /// A condition or a limit of the run judges it: the name of one of them.
+    /// A condition or a limit of the run judges the change; its name.
     Run(&'static str),
-    /// The key can make no claim false.
+    /// The key cannot make a claim false.
     Harmless(&'static str),
 }
 use Seen::{Claim as InClaim, Harmless, Refused, Run};
 
-/// A key, its harmful value, and what comes of it.
+/// Row of the table: key, harmful value, and its effect.
 pub type Row = (&'static str, &'static str, Seen);
 
 const WRITTEN_ONLY: &str = "a name: it is in the claim where it names a host, and chooses nothing else";
@@ -102,7 +103,7 @@ const SPACE: &str = "takes more or less space; a plan that does not fit is a dou
 const OTHER_STORAGE: &str =
     "describes other storage, on which the tests then run; an unknown kind is refused";
 
-/// A row for each key of the tables that a claim is made of.
+/// One row for each key of the solution file on which a claim depends.
 pub const ROWS: &[Row] = &[
     ("profile.exchange", "\"2010\"", InClaim),
     ("profile.mailboxes", "800", InClaim),

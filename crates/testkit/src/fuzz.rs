@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use crate::numbers;
 
-/// Seconds that each target gets in the normal tests.
+/// Time that each fuzz target gets in the normal tests, s.
 const SECONDS: u64 = 2;
-/// Inputs never grow beyond this.
+/// Largest size of an input, bytes.
 const INPUT_BYTES_MAX: usize = 1 << 20;
-/// Values at which arithmetic goes wrong.
+/// Numbers at which arithmetic tends to fail.
 const EDGES: [u64; 10] = [0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFF_FFFF, 0xFFFF_FFFF, 1 << 63, u64::MAX];
 
-/// Gives `target` one input after the other, each a seed with a few changes, for 2 s, or
-/// `PROOFLOAD_FUZZ_SECONDS`. Returns how many it gave.
+/// Fuzzes `target` for 2 s, or `PROOFLOAD_FUZZ_SECONDS`: each input is a seed with a few changes. Returns the number
+/// of inputs.
 ///
 /// # Panics
 /// As `target` does; the input is then kept in a file that a message names.
@@ -38,7 +38,7 @@ pub fn fuzz(name: &str, seeds: &[Vec<u8>], target: impl Fn(&[u8])) -> u64 {
     count
 }
 
-/// Input number `n`.
+/// Creates input number `n`.
 fn input(seeds: &[Vec<u8>], n: u64) -> Vec<u8> {
     // Neighbouring seeds of this generator give like numbers at first.
     let mut next = numbers(n.wrapping_mul(0x9E37_79B9_7F4A_7C15));

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 pub use fuzz::fuzz;
 
-/// Says what is skipped because this machine cannot do it, and why.
+/// Prints what a test skips because this machine cannot do it, and why.
 ///
 /// # Panics
 /// Where nothing may be skipped.
@@ -30,7 +30,7 @@ pub fn skip(what: &str) {
     eprintln!("SKIPPED: {what}");
 }
 
-/// Whether `command` runs (its arguments should make it end at once); says what is skipped if it does not.
+/// Whether `command` runs (its arguments should make it end at once). Prints what is skipped if it does not.
 ///
 /// # Panics
 /// If it is missing where nothing may be skipped.
@@ -51,7 +51,7 @@ pub fn has_python() -> bool {
     has_tool("python3", &["--version"], "sudo apt-get install -y python3")
 }
 
-/// Whether a file beside the project is there; says what is skipped if it is not.
+/// Whether a file beside the project exists. Prints what is skipped if it does not.
 pub fn has_neighbour(path: &Path) -> bool {
     let is_there = path.exists();
     if !is_there {
@@ -60,10 +60,10 @@ pub fn has_neighbour(path: &Path) -> bool {
     is_there
 }
 
-/// Name and initialised pages of the genuine databases that lie beside the project.
+/// File name and number of initialised pages of each genuine database beside the project.
 const GENUINE: [(&str, u64); 5] = [("basic", 23), ("index", 47), ("large", 381), ("multi", 34), ("text", 32)];
 
-/// Databases written by the genuine engine, those that are there: name, initialised pages, bytes.
+/// Genuine databases (written by the genuine engine) that exist beside the project: name, initialised pages, bytes.
 pub fn genuine_databases() -> Vec<(&'static str, u64, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/edb-samples");
     let mut found = Vec::new();
@@ -78,7 +78,7 @@ pub fn genuine_databases() -> Vec<(&'static str, u64, Vec<u8>)> {
     found
 }
 
-/// Waits until a server listens at `address`: a server that was started needs a moment.
+/// Waits until a server listens at `address`, since a server takes a moment to start.
 ///
 /// # Panics
 /// If none does for half a minute.
@@ -90,7 +90,7 @@ pub fn wait_for_listener(address: &str) {
     }
 }
 
-/// Numbers that look random and are always the same for one seed (xorshift, 64 bits).
+/// Pseudo-random numbers that depend on the seed only (xorshift, 64 bits).
 pub fn numbers(seed: u64) -> impl FnMut() -> u64 {
     let mut x = 88_172_645_463_325_252 ^ seed;
     move || {

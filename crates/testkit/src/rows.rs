@@ -2,7 +2,7 @@
 
 use results::{Run, Test, WorldKind};
 
-/// A run on real storage that has not ended.
+/// Row of a run on real storage that has not ended.
 pub fn run() -> Run {
     Run {
         id: "run".into(),
@@ -18,7 +18,7 @@ pub fn run() -> Run {
     }
 }
 
-/// A performance test of two sessions that is all window, in samples of this length.
+/// Row of a performance test of two sessions that consists of its window, with samples of this length.
 pub fn load_test(window_ms: u64, sample_ms: u64) -> Test {
     Test {
         ordinal: 1,

@@ -6,7 +6,7 @@ use super::*;
 use crate::common::{create, tree_number};
 use crate::wire::{Frames, Message, frame};
 
-/// A leaf with these rows, written `writes` times.
+/// Builds a leaf page with these rows that was written `writes` times.
 fn leaf(dbtime: u64, rows: &[(&[u8], &[u8])], writes: u32) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     let mut page = PageMut::format(&mut bytes, 7, 3, page_flags::LEAF, dbtime);
@@ -35,7 +35,7 @@ fn a_digest_is_of_what_the_page_says_and_not_of_how_often_it_was_written() {
     assert_ne!(digest(&once), digest(&leaf(6, &rows, 1)));
 }
 
-/// A frame for another copy, taken apart there.
+/// Encodes a message as a frame and parses it again, as the receiver would.
 fn sent(piece: Piece) -> Piece {
     let lineage = replication::Lineage::first();
     let (epoch, end, log_start) = (replication::Epoch(1), piece.end(), 1);

@@ -13,14 +13,14 @@ pub(super) struct Election {
     pub(super) epoch: Epoch,
     started_ms: u64,
     fenced_ms: Option<u64>,
-    /// Reports made after the fence.
+    /// Reports that copies sent after the fence of this election.
     pub(super) reports: BTreeMap<HostId, Report>,
-    /// Where the old active copy's log ended when it gave the lease back.
+    /// End of the old active copy's log at the moment when it gave the lease back; `None` if it did not.
     drained: Option<Position>,
     target: Option<HostId>,
     failed: BTreeSet<HostId>,
     catching_up: Option<CatchUp>,
-    /// Candidates that could not fetch in time what others hold more.
+    /// Candidates that did not fetch the log that other copies hold beyond theirs within `catch_up_ms`.
     overdue: BTreeSet<HostId>,
 }
 
@@ -32,11 +32,11 @@ struct CatchUp {
     sent_ms: u64,
 }
 
-/// What the best copy that answers holds, on the history that counts.
+/// Longest log that an answering copy holds on the history that counts: the yardstick for all candidates.
 struct Reference {
     lineage: Lineage,
     end: Position,
-    /// Where `end` was seen.
+    /// Host that reported `end`.
     source: HostId,
 }
 
@@ -133,7 +133,7 @@ impl Database {
         self.stay_dismounted(why, turn);
     }
 
-    /// The history that counts and how much of it is at hand.
+    /// Computes the history that counts and how much of it the answering copies hold.
     fn reference(&self, election: &Election) -> Result<Reference, WhyDismounted> {
         let reports = election.reports.values();
         let of = |report: &Report| Reference {
@@ -155,7 +155,7 @@ impl Database {
         Ok(Reference { lineage: self.record.lineage.clone(), ..of(best) })
     }
 
-    /// Candidates, the best first; a copy that a move was meant for goes before all others.
+    /// Sorts the candidates, best first. The target of a requested move comes before all others.
     fn ranked(&self, election: &Election, reference: &Reference, full: &BTreeSet<HostId>) -> Vec<Candidate> {
         let reports: Vec<&Report> =
             election.reports.values().filter(|report| !full.contains(&report.host)).collect();
@@ -168,7 +168,7 @@ impl Database {
         ranked
     }
 
-    /// Whether the candidate may mount, and what that may lose.
+    /// Decides whether the candidate may mount under the dial, and returns the loss that this would cost.
     fn mount_loss(
         &self,
         candidate: &Candidate,

@@ -8,31 +8,31 @@ use crate::lineage::Lineage;
 use crate::message::{FromArbiter, ToArbiter};
 use crate::types::{Boot, DatabaseId, DatabaseSpec, Epoch, HostId, Position};
 
-/// What the arbiter keeps on disk of a database.
+/// Durable record of the arbiter for one database.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The newest epoch that was given out.
+    /// Newest epoch that the arbiter has given out.
     pub issued: Epoch,
-    /// The last active copy.
+    /// Host of the last active copy.
     pub holder: Option<HostId>,
-    /// The start of its agent.
+    /// Start of the last active copy's agent.
     pub boot: Boot,
-    /// Its epoch.
+    /// Epoch of the last active copy.
     pub epoch: Epoch,
-    /// Its log's lineage.
+    /// Lineage of the last active copy's log.
     pub lineage: Lineage,
-    /// The newest generation that it has said to have begun.
+    /// Highest log generation that the active copy announced as started.
     pub generation: u32,
-    /// The copy that holds each commit before it is acknowledged.
+    /// Host of the passive copy that stores each commit before users get the acknowledgement.
     pub partner: Option<HostId>,
-    /// The newest renewal that was taken into account.
+    /// Number of the newest renewal that is part of this record.
     pub sequence: u64,
-    /// Each of them holds every acknowledged commit (lossless).
+    /// Hosts whose copies hold every acknowledged commit (dial `lossless`).
     pub safe: BTreeSet<HostId>,
 }
 
 impl Record {
-    /// Of a database that has just been made, the same on every copy.
+    /// Record of a newly created database, which is the same on every copy.
     #[must_use]
     pub fn first(spec: &DatabaseSpec) -> Self {
         Record {
@@ -49,64 +49,64 @@ impl Record {
     }
 }
 
-/// What comes in.
+/// Input of the arbiter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArbiterInput {
-    /// Time has passed.
+    /// Time has passed; timers may be due.
     Tick,
-    /// From a copy.
+    /// A message from a copy.
     Message(ToArbiter),
-    /// A record is durable.
+    /// A record is durable on the arbiter's disk.
     Persisted {
-        /// From [`ArbiterEffect::Persist`].
+        /// Ticket of the [`ArbiterEffect::Persist`] that is done.
         ticket: u64,
     },
-    /// The operator wants the database active on this host, without loss.
+    /// The operator asks to move the active copy to another host without loss.
     Move {
-        /// The database.
+        /// Database to move.
         database: DatabaseId,
-        /// Where.
+        /// Host that is to become active.
         target: HostId,
     },
 }
 
-/// What the arbiter wants done.
+/// Action that the arbiter asks its driver to carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArbiterEffect {
-    /// Send.
+    /// Send a message to a copy.
     ToCopy {
-        /// The host.
+        /// Host of the copy that gets the message.
         host: HostId,
-        /// The database.
+        /// Database that the message is about.
         database: DatabaseId,
-        /// The message.
+        /// Message to send.
         message: FromArbiter,
     },
-    /// Make durable, in the order of the tickets, then [`ArbiterInput::Persisted`].
+    /// Make a record durable, in the order of the tickets, then answer with [`ArbiterInput::Persisted`].
     Persist {
-        /// Comes back.
+        /// Number that comes back in the answer.
         ticket: u64,
-        /// The database.
+        /// Database of the record.
         database: DatabaseId,
-        /// Its record.
+        /// Record to store.
         record: Record,
     },
-    /// For the record.
+    /// An event for the evidence.
     Event(DatabaseId, ArbiterEvent),
 }
 
-/// What an activation may have lost.
+/// Loss that an activation may have caused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Loss {
-    /// Where the new history parts from the old one.
+    /// Position at which the new history leaves the old one.
     pub fork: Position,
-    /// Generations known to have been begun and not held completely.
+    /// Generations that the old active copy had started and the new one does not hold completely.
     pub missing_generations: u32,
-    /// What it can be at most, counting generations that the arbiter had not heard of.
+    /// Upper bound of the lost generations, with those that the arbiter may not have heard of.
     pub bound_generations: u32,
 }
 
-/// What happened.
+/// Event of the arbiter, for evidence and counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum ArbiterEvent {
@@ -125,20 +125,20 @@ pub enum ArbiterEvent {
     PartnerRecorded { partner: HostId },
 }
 
-/// Why no copy can be activated.
+/// Reason why no copy of a database can be activated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error)]
 pub enum WhyDismounted {
-    /// Lossless: no copy that answers is known to hold every acknowledged commit.
+    /// `NoProof`: with the dial `lossless`, no answering copy is known to hold every acknowledged commit.
     #[error(
         "no copy that answers is known to hold the last acknowledged commit; bring back the last active copy or its partner"
     )]
     NoProof,
-    /// All copies that could be activated lack more than the dial allows.
+    /// `TooMuchLost`: all copies that could be activated lack more generations than the dial allows.
     #[error(
         "every copy that answers lacks more log generations than the mount dial allows; bring back one that has them"
     )]
     TooMuchLost,
-    /// No copy that answers is healthy and may be activated.
+    /// `NoCandidate`: no answering copy is healthy and may be activated.
     #[error(
         "no copy that answers is healthy and may be activated; repair one, or lift its activation policy"
     )]

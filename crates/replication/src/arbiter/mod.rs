@@ -59,24 +59,24 @@ struct Database {
     record: Record,
     state: MountState,
     latest: BTreeMap<HostId, (Report, u64)>,
-    /// Records on their way to the disk.
+    /// Records that are being written to disk, by ticket.
     persisting: BTreeSet<u64>,
-    /// The newest renewal that waits for them.
+    /// Newest renewal whose answer waits for those records.
     unanswered: Option<Renewal>,
     next_move_ms: u64,
     why_dismounted: Option<WhyDismounted>,
 }
 
-/// The arbiter of all databases.
+/// Arbiter of all databases: grants leases and holds elections.
 pub struct Arbiter {
     databases: BTreeMap<DatabaseId, Database>,
     next_ticket: u64,
-    /// Databases that a host may have active; `None`: as many as there are.
+    /// Largest number of active databases on one host; `None`: no limit.
     active_max_per_host: Option<usize>,
 }
 
 impl Arbiter {
-    /// The arbiter as its records describe it, started at `now_ms` of its clock.
+    /// Restores the arbiter from its durable records at `now_ms` of its clock.
     #[must_use]
     pub fn new(
         databases: impl IntoIterator<Item = (Rc<DatabaseSpec>, Record)>,
@@ -113,14 +113,14 @@ impl Arbiter {
         Arbiter { databases, next_ticket: 0, active_max_per_host }
     }
 
-    /// Where a database is active, as far as the arbiter knows.
+    /// Host and epoch in which a database is active, as far as the arbiter knows.
     #[must_use]
     pub fn holder(&self, database: DatabaseId) -> Option<HostId> {
         let database = self.databases.get(&database)?;
         matches!(database.state, MountState::Mounted { .. }).then_some(database.record.holder).flatten()
     }
 
-    /// Why a database has no active copy, if it is known.
+    /// Reason why a database has no active copy, if the arbiter knows one.
     #[must_use]
     pub fn why_dismounted(&self, database: DatabaseId) -> Option<WhyDismounted> {
         self.databases.get(&database)?.why_dismounted
@@ -163,7 +163,7 @@ impl Arbiter {
         }
     }
 
-    /// Hosts that have as many active databases as they may.
+    /// Hosts that have reached the limit of active databases.
     fn full_hosts(&self) -> BTreeSet<HostId> {
         let Some(max) = self.active_max_per_host else { return BTreeSet::new() };
         let mut actives: BTreeMap<HostId, usize> = BTreeMap::new();
@@ -181,7 +181,7 @@ impl Arbiter {
     }
 }
 
-/// What one input may use.
+/// Clock, limits and outgoing effects that the handling of one input may use.
 struct Turn<'a> {
     now_ms: u64,
     next_ticket: &'a mut u64,
@@ -250,7 +250,7 @@ impl Database {
         self.latest.insert(host, (report, turn.now_ms));
     }
 
-    /// The epoch that every copy should have promised, when no election asks for it.
+    /// Epoch that every copy should have promised while no election is under way.
     fn epoch_to_know(&self) -> Option<Epoch> {
         match &self.state {
             MountState::Mounting { epoch, .. } => Some(*epoch),
@@ -318,7 +318,7 @@ impl Database {
         }
     }
 
-    /// Answers the newest renewal once everything that it rests on is durable.
+    /// Answers the newest renewal as soon as every record that it depends on is durable.
     fn answer(&mut self, turn: &mut Turn<'_>) {
         if !self.persisting.is_empty() {
             return;
@@ -417,7 +417,7 @@ impl Database {
         }
     }
 
-    /// A healthy copy with short queues that is preferred to the active one.
+    /// Returns a healthy copy with short queues that has a smaller preference number than the active copy.
     fn better_placed(&self, turn: &Turn<'_>) -> Option<HostId> {
         let active = self.spec.copy_on(self.record.holder?)?;
         let fresh_ms = self.spec.timing.report_ms * 3;

@@ -11,27 +11,27 @@ use crate::types::{ActivationPolicy, CopySpec, DatabaseSpec, Dial, HostId, Posit
 
 const COPY_QUEUE_MAX: u32 = 10;
 const REPLAY_QUEUE_MAX: u32 = 50;
-/// Highest tier number of a host's health.
+/// Worst health of a host; 0 is the best.
 const TIERS: u8 = 4;
 
-/// A copy that could be activated.
+/// Copy that an election could activate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Where it is.
+    /// Host of the candidate.
     pub host: HostId,
-    /// Its activation preference.
+    /// Activation preference of the candidate; 1 is preferred.
     pub preference: u32,
-    /// Where its log ends on the database's lineage.
+    /// End of the candidate's log on the lineage of the database.
     pub end: Position,
-    /// Generations in which it may lack something.
+    /// Generations of which the candidate may lack a part (copy queue).
     pub copy_queue: u32,
-    /// Generations that it has not replayed.
+    /// Generations that the candidate has stored and not replayed (replay queue).
     pub replay_queue: u32,
-    /// Health of the host: 0 is best.
+    /// Health of the candidate's host; 0 is best.
     pub host_tier: u8,
 }
 
-/// Orders candidates: the first is the one to try.
+/// Orders candidates of an election, best first.
 #[must_use]
 pub fn rank(dial: Dial, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     let rule = |c: &Candidate| (c.copy_queue < COPY_QUEUE_MAX, c.replay_queue < REPLAY_QUEUE_MAX);
@@ -46,7 +46,7 @@ pub fn rank(dial: Dial, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     candidates
 }
 
-/// Whether the arbiter may activate the copy at all.
+/// Whether the activation policy lets the arbiter activate this copy.
 #[must_use]
 pub fn may_activate(copy: &CopySpec, report: &Report, last_active_site: Option<SiteId>) -> bool {
     let is_allowed = match copy.activation {
@@ -57,7 +57,7 @@ pub fn may_activate(copy: &CopySpec, report: &Report, last_active_site: Option<S
     is_allowed && report.health == Health::Healthy
 }
 
-/// The candidates among the reports of copies whose log is a prefix of `lineage` up to `end`.
+/// Selects candidates from the reports: copies whose log is a prefix of `lineage` up to `end`.
 #[must_use]
 pub fn candidates(
     spec: &DatabaseSpec,

@@ -12,13 +12,13 @@ use crate::message::{Life, PageRequest, PeerMessage, Renewal, ToArbiter};
 use crate::planted::Bug;
 use crate::types::{Dial, Epoch, HostId, PageCopy, Piece, Position};
 
-/// Generations on their way to a passive copy before we wait for it.
+/// Largest number of unacknowledged log generations on their way to one passive copy.
 const WINDOW_GENERATIONS: u32 = 4;
 
-/// A passive copy that is further behind is shipped closed generations only, until it has caught up.
+/// Distance in generations from which a passive copy gets closed generations only (file mode), until it has caught up.
 const FILE_MODE_GENERATIONS: u32 = 2;
 
-/// What a passive copy has said (see [`PeerMessage::Progress`]).
+/// State that a passive copy reported in its last [`PeerMessage::Progress`].
 pub(super) struct Progress {
     pub(super) life: Life,
     pub(super) end: Option<Position>,
@@ -28,16 +28,16 @@ pub(super) struct Progress {
     pub(super) resend_from: Option<Position>,
 }
 
-/// What the active copy knows of a passive one.
+/// What the active copy knows about one passive copy.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
     pub(super) life: Life,
-    /// Durable end of its log, once it is known in this epoch.
+    /// Durable end of the passive copy's log; `None` until it is known in this epoch.
     end: Option<Position>,
     checkpoint: Option<Position>,
     replayed: Option<Position>,
     mountable: bool,
-    /// The next to send.
+    /// Position of the next log to send to the passive copy.
     next: Option<Position>,
     reading: bool,
     sent_ms: u64,
@@ -47,21 +47,21 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// A new life has begun: nothing is known of it.
+    /// Forgets all knowledge about a passive copy, because it was restarted or erased.
     pub(super) fn forget(&mut self, life: Life) {
         *self = Peer { life, sent_ms: self.sent_ms, ..Peer::default() };
     }
 
-    /// What it could be mounted with.
+    /// End of the log with which the passive copy could be mounted.
     fn held(&self) -> Option<Position> {
         self.end.filter(|_| self.mountable)
     }
 }
 
-/// A page of the active copy that is being replaced.
+/// Damaged page of the active copy that a passive copy is asked to replace.
 #[derive(Debug, Clone, Copy)]
 struct Repair {
-    /// Who was asked last. All are asked with one nonce, so a late answer is as good.
+    /// Host that was asked last. All requests carry one nonce, so a late answer counts, too.
     host: HostId,
     nonce: u64,
     asked_ms: u64,
@@ -72,14 +72,14 @@ pub(super) struct Active {
     pub(super) lease_end_ms: u64,
     sequence: u64,
     renewed_ms: u64,
-    /// The newest generation on the arbiter's record.
+    /// Newest log generation on the arbiter's record.
     recorded_generation: u32,
     renewed_generation: u32,
-    /// Who is on the arbiter's record.
+    /// Partner on the arbiter's record.
     partner: Option<HostId>,
-    /// Who should be, and the first renewal that said so.
+    /// Partner that the active copy proposes, and the number of the first renewal that named it.
     wanted: Option<(HostId, u64)>,
-    /// Since when the partner has held up acknowledgements.
+    /// Time since which the partner has held up acknowledgements, ms; `None` if it does not.
     stuck_since_ms: Option<u64>,
     pub(super) appended: Position,
     pub(super) durable: Position,
@@ -87,25 +87,25 @@ pub(super) struct Active {
     waiting: VecDeque<(Position, u64)>,
     pub(super) peers: BTreeMap<HostId, Peer>,
     pub(super) drain: Option<(HostId, u64)>,
-    /// Damaged pages, and up to where a copy must have replayed to replace them.
+    /// Damaged pages with the log position that a copy must have replayed before it can replace them.
     pub(super) repairs: BTreeMap<u32, Position>,
     repairing: BTreeMap<u32, Repair>,
 }
 
 impl Active {
-    /// The page that an answer repairs, if it is awaited.
+    /// Returns the damaged page that a received page repairs, if one is awaited.
     pub(super) fn repair_answered(&self, nonce: u64, pages: &[PageCopy]) -> Option<u32> {
         let (&page, _) = self.repairing.iter().find(|(_, repair)| repair.nonce == nonce)?;
         (pages.len() == 1 && pages[0].page == page).then_some(page)
     }
 
-    /// A page has been replaced. Whether it was awaited until now.
+    /// Notes that a page was replaced. Returns whether the copy was still waiting for it.
     pub(super) fn repaired(&mut self, page: u32) -> bool {
         self.repairing.remove(&page);
         self.repairs.remove(&page).is_some()
     }
 
-    /// Up to where commits may be acknowledged.
+    /// Log position up to which commits may be acknowledged.
     fn acknowledgeable(&self, dial: Dial, run_ahead: u32, skip_partner: bool) -> Position {
         if dial != Dial::Lossless {
             let limit = self.recorded_generation.saturating_add(run_ahead).saturating_add(1);
@@ -291,7 +291,8 @@ impl Copy {
         }
     }
 
-    /// Asks for another partner when there is none, when it holds things up, or when a better placed one has caught up.
+    /// Proposes another partner if there is none, if the partner holds commits up, or if a better placed copy has
+    /// caught up.
     fn choose_partner(&mut self, now_ms: u64) {
         if self.spec.dial != Dial::Lossless {
             return;
@@ -404,7 +405,7 @@ impl Copy {
         }
     }
 
-    /// A piece is about to be sent. Returns whether it is still wanted.
+    /// Notes that a piece of log was read and is about to be sent. Returns whether the receiver still needs it.
     pub(super) fn note_log_read(&mut self, now_ms: u64, to: HostId, piece: Option<&Piece>) -> bool {
         let Role::Active(active) = &mut self.role else { return false };
         let Some(peer) = active.peers.get_mut(&to) else { return false };
@@ -445,8 +446,8 @@ impl Copy {
         self.next_nonce = nonces.start - 1;
     }
 
-    /// The published rule: below the checkpoint, backed up or circular, replayed and in the pages of every copy
-    /// that is not lagged, inspected by every lagged one. A copy that has not been heard of in this epoch keeps
+    /// Truncates the log by the published rule: below the checkpoint; backed up, or circular; replayed and written by
+    /// every copy that is not lagged; inspected by every lagged one. A copy that was not heard in this epoch keeps
     /// everything.
     fn truncate(&mut self, out: &mut Vec<Effect>) {
         let Some(log) = self.log else { return };
@@ -469,7 +470,7 @@ impl Copy {
         }
     }
 
-    /// A move without loss: once the target holds everything, the lease is given back.
+    /// Performs a move without loss: gives the lease back once the target holds the whole log.
     fn hand_over(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
         let Role::Active(active) = &mut self.role else { return };
         let Some((target, deadline_ms)) = active.drain else { return };

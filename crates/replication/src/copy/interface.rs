@@ -8,142 +8,144 @@ use crate::lineage::Lineage;
 use crate::message::{FromArbiter, PageRequest, PeerMessage, ToArbiter};
 use crate::types::{Epoch, HostId, PageCopy, Piece, Position};
 
-/// What a copy must know after a restart beside its log and its pages.
+/// Durable record of a copy, beside its log and its pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
-    /// It takes nothing from epochs below this one.
+    /// Promised epoch: the copy accepts nothing from lower ones.
     pub promised: Epoch,
-    /// Who wrote its log.
+    /// Lineage of the copy's log: which epoch wrote which part.
     pub lineage: Lineage,
-    /// Pages that must be fetched before the copy can be used.
+    /// Numbers of pages that must be fetched from the active copy before this copy can be used.
     pub patch: Option<PageRequest>,
-    /// Fetched pages may hold changes up to here.
+    /// Log position that the copy must hold before it mounts, because fetched pages may contain changes up to there.
     pub needed_to: Position,
 }
 
 impl Meta {
-    /// Of a database that has just been made, the same on every copy.
+    /// Record of a newly created database, which is the same on every copy.
     #[must_use]
     pub fn first() -> Self {
         Meta { promised: Epoch(0), lineage: Lineage::first(), patch: None, needed_to: Position::START }
     }
 
-    /// Of a copy without contents.
+    /// Record of a copy without contents.
     #[must_use]
     pub fn empty() -> Self {
         Meta { patch: Some(PageRequest::From(0)), ..Meta::first() }
     }
 }
 
-/// The durable log of a copy.
+/// Durable log of a copy: first generation and end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogExtent {
-    /// The first generation that is there.
+    /// First generation that the copy still has.
     pub start: u32,
-    /// Where it ends.
+    /// End of the durable log.
     pub end: Position,
 }
 
-/// What was found on disk at the start.
+/// State of a copy as found on disk at its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Its own record.
+    /// Durable record of the copy.
     pub meta: Meta,
-    /// Its log, unless it has none.
+    /// Extent of the durable log; `None` if the copy has no log.
     pub log: Option<LogExtent>,
-    /// Every change before this position is in the pages on disk.
+    /// Log position before which every change is in the pages on disk.
     pub checkpoint: Position,
 }
 
-/// Durable changes on the host.
+/// Durable operation on the disk of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DiskOp {
-    /// Keep this record.
+    /// Save the copy's record.
     Save(Meta),
-    /// Add this to the end of the log.
+    /// Append a piece to the log.
     Store(Piece),
-    /// Remove the log from `to` on, forget unwritten pages; replay starts at the checkpoint again, or at `to`
-    /// if that is earlier.
+    /// Cut the log at `to` and discard unwritten pages. Replay starts again at the checkpoint, or at `to` if that is
+    /// earlier.
     Cut {
-        /// The new end.
+        /// New end of the log.
         to: Position,
     },
-    /// Remove all log and all pages.
+    /// Remove the whole log and all pages.
     Erase,
-    /// Begin a log at this generation; replay starts there.
+    /// Start a new log at a generation; replay begins there.
     StartLog {
-        /// The first generation.
+        /// First generation of the new log.
         generation: u32,
     },
-    /// Remove generations below this one.
+    /// Remove the log generations below one.
     DropLogs {
-        /// The first that stays.
+        /// First generation that stays.
         below: u32,
     },
-    /// Put these pages in place of those that are there.
+    /// Overwrite pages with those of another copy.
     WritePages(Rc<[PageCopy]>),
 }
 
-/// What the copy wants done.
+/// Action that the copy asks its driver to carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Send.
+    /// Send a message to the arbiter.
     ToArbiter(ToArbiter),
-    /// Send.
+    /// Send a message to another copy.
     ToPeer(HostId, PeerMessage),
-    /// Do, then [`Input::DiskDone`].
+    /// Carry out a disk operation, then answer with [`Input::DiskDone`].
     Disk {
-        /// Comes back.
+        /// Number that comes back in the answer.
         ticket: u64,
-        /// What.
+        /// Disk operation to carry out.
         op: DiskOp,
     },
-    /// Read durable log from `from` to `until` or the end of the generation, then [`Input::LogRead`].
+    /// Read durable log from `from` up to `until` or the end of the generation, then answer with [`Input::LogRead`].
     ReadLog {
-        /// Comes back.
+        /// Host for which the log is read; comes back in the answer.
         to: HostId,
-        /// First byte.
+        /// Position of the first byte to read.
         from: Position,
-        /// Not beyond this position.
+        /// Position at which the read ends at the latest.
         until: Position,
     },
-    /// Read pages, then [`Input::PagesRead`]. No page may hold a change that is not in the durable log.
+    /// Read pages, then answer with [`Input::PagesRead`]. No returned page may hold a change that is not in the
+    /// durable log.
     ReadPages {
-        /// Comes back.
+        /// Host for which the pages are read; comes back in the answer.
         to: HostId,
-        /// Comes back.
+        /// Number of the request; comes back in the answer.
         nonce: u64,
-        /// Which: a stretch as it is on disk, or listed ones with every change up to the end of the durable log.
+        /// Pages to read: a stretch as it is on disk, or listed pages with every change up to the end of the durable
+        /// log.
         request: PageRequest,
     },
-    /// Name the pages that the log from `from` on changes and that may have been written since, then
+    /// List the pages that the log from `from` on changes and that may have been written since, then answer with
     /// [`Input::PagesListed`]. From then on no page is written until the log has been cut.
     ListPages {
-        /// Comes back.
+        /// Start of the log to search; comes back in the answer.
         from: Position,
     },
-    /// Apply the stored log up to `to`, then [`Input::Replayed`].
+    /// Replay the stored log up to `to`, then answer with [`Input::Replayed`].
     Replay {
-        /// End of the part to apply.
+        /// End of the part of the log to replay.
         to: Position,
     },
     /// Open the database for users.
     Mount {
-        /// Its epoch.
+        /// Epoch in which the copy is active.
         epoch: Epoch,
     },
-    /// Close it at once; what is not in the durable log is gone. Then [`Input::Dismounted`].
+    /// Close the database at once and discard what is not in the durable log, then answer with [`Input::Dismounted`].
     Dismount,
     /// Tell the user that this commit is durable.
     Acknowledge {
-        /// From [`Input::Commit`].
+        /// Ticket of the [`Input::Commit`] that is durable.
         ticket: u64,
     },
-    /// For the record.
+    /// An event for the evidence.
     Event(Event),
 }
 
-/// What happened, for evidence and counters.
+/// Event of a copy, for evidence and counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names say it; fields are positions in the log")]
 pub enum Event {
@@ -170,7 +172,7 @@ pub enum Event {
     DrainCancelled,
 }
 
-/// Why a copy stopped being active.
+/// Reason why an active copy stepped down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum StepDown {
@@ -180,7 +182,7 @@ pub enum StepDown {
     DiskFailed,
 }
 
-/// Why a copy is made anew.
+/// Reason why a copy is seeded again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum SeedReason {
@@ -189,104 +191,104 @@ pub enum SeedReason {
     SourceChanged,
 }
 
-/// What comes in.
+/// Input of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// Time has passed.
+    /// Time has passed; timers may be due.
     Tick,
-    /// From the arbiter.
+    /// A message from the arbiter.
     FromArbiter(FromArbiter),
-    /// From another copy of the same database.
+    /// A message from another copy of the same database.
     Peer {
-        /// Who.
+        /// Host that sent the message.
         from: HostId,
-        /// What.
+        /// Message that arrived.
         message: PeerMessage,
     },
-    /// A [`DiskOp`] is durable.
+    /// A disk operation ([`DiskOp`]) is durable.
     DiskDone {
-        /// Its ticket.
+        /// Ticket of the operation.
         ticket: u64,
     },
-    /// The piece of a [`DiskOp::Store`] is not log that continues the one on disk, or a page of a
-    /// [`DiskOp::WritePages`] is damaged, too. Nothing has changed there.
+    /// The driver refused a [`DiskOp::Store`] because the piece does not continue the log on disk, or a
+    /// [`DiskOp::WritePages`] because a page is damaged. The disk is unchanged.
     StoreRefused {
-        /// Its ticket.
+        /// Ticket of the refused operation.
         ticket: u64,
     },
-    /// Answer to [`Effect::ReadLog`]; `None` if the log is not there.
+    /// Answer to [`Effect::ReadLog`].
     LogRead {
-        /// From the effect.
+        /// Host for which the log was read, from the effect.
         to: HostId,
-        /// The log.
+        /// Log that was read; `None` if the copy does not have it any more.
         piece: Option<Piece>,
     },
     /// Answer to [`Effect::ReadPages`].
     PagesRead {
-        /// From the effect.
+        /// Host for which the pages were read, from the effect.
         to: HostId,
-        /// From the effect.
+        /// Number of the request, from the effect.
         nonce: u64,
-        /// The pages.
+        /// Pages that were read.
         pages: Rc<[PageCopy]>,
-        /// The page to go on with, if a stretch was asked for and there are more.
+        /// First page of the next stretch, if a stretch was asked for and the file goes on.
         next: Option<u32>,
-        /// No page holds a change behind this position.
+        /// Log position behind which no returned page holds a change.
         position: Position,
     },
     /// Answer to [`Effect::ListPages`].
     PagesListed {
-        /// From the effect.
+        /// Start of the log that was searched, from the effect.
         from: Position,
-        /// Page numbers.
+        /// Numbers of the pages that the log changes.
         pages: Vec<u32>,
     },
     /// Answer to [`Effect::Replay`].
     Replayed {
-        /// How far.
+        /// Log position up to which the copy has replayed.
         to: Position,
     },
-    /// The pages on disk hold every change before this position.
+    /// The checkpoint moved: the pages on disk hold every change before a position.
     Checkpoint {
-        /// The position.
+        /// Log position of the checkpoint.
         at: Position,
     },
-    /// The active database has added to its log buffer.
+    /// The active database appended to its log buffer.
     Appended {
-        /// The buffer's end.
+        /// Log position at the end of the buffer.
         end: Position,
     },
-    /// The active database's log is durable up to here.
+    /// More of the active database's log is durable.
     LogDurable {
-        /// The durable end.
+        /// End of the durable log.
         end: Position,
     },
-    /// A user waits for a durable commit whose record ends at `position`.
+    /// A user waits for a durable commit.
     Commit {
-        /// Comes back in [`Effect::Acknowledge`].
+        /// Number that comes back in [`Effect::Acknowledge`].
         ticket: u64,
-        /// Where it ends in the log.
+        /// Log position at which the commit's record ends.
         position: Position,
     },
     /// Answer to [`Effect::Dismount`].
     Dismounted {
-        /// The durable end of the log.
+        /// End of the durable log.
         end: Position,
-        /// As in [`Input::Checkpoint`].
+        /// Log position of the checkpoint, as in [`Input::Checkpoint`].
         checkpoint: Position,
     },
-    /// A backup holds every generation below this one.
+    /// A backup holds every log generation below one.
     BackedUp {
-        /// The generation.
+        /// First generation that is not backed up.
         below: u32,
     },
-    /// A page on disk fails its check; it is not used until it is replaced.
+    /// A page on disk failed its check. The copy does not use it until it is replaced.
     PageDamaged {
-        /// Its number.
+        /// Number of the damaged page.
         page: u32,
     },
-    /// The disk is gone. The machine does nothing more until it is made anew on another disk.
+    /// The disk is lost. The state machine does nothing more until it is created anew on another disk.
     DiskFailed,
-    /// How healthy the host is: 0 is best.
+    /// Health of the host changed; 0 is best.
     HostTier(u8),
 }

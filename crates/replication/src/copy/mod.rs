@@ -39,7 +39,7 @@ enum Role {
     Failed,
 }
 
-/// What follows once a [`DiskOp`] is durable.
+/// Step that follows once a [`DiskOp`] is durable.
 enum Pending {
     Stored { end: Position, from: HostId },
     Saved { promised: Epoch, report: bool, progress: bool, ask_lease: bool },
@@ -52,27 +52,27 @@ enum Pending {
     Dropped,
 }
 
-/// One copy.
+/// State machine of one copy of a database on one host.
 pub struct Copy {
     spec: Rc<DatabaseSpec>,
     host: HostId,
     boot: Boot,
     erasures: u32,
     meta: Meta,
-    /// The promise that is on disk.
+    /// Highest epoch whose promise is on disk.
     promised_durably: Epoch,
     log: Option<LogExtent>,
-    /// End of the log with what is on its way to the disk.
+    /// End of the log, with the pieces that are still being written to disk.
     accepted: Position,
     replayed: Position,
     checkpoint: Position,
     replaying: bool,
     role: Role,
     following: Option<Following>,
-    /// Which copy is active in which epoch, as far as it has sent anything.
+    /// Active host of each epoch, learned from the messages of that epoch.
     reign: Option<(Epoch, HostId)>,
     settling: Option<Settling>,
-    /// When each generation came in, for replay lag.
+    /// Time at which each generation arrived, ms; the replay lag counts from it.
     received_ms: BTreeMap<u32, u64>,
     fence_unanswered: bool,
     released: Option<(Epoch, Option<Position>)>,
@@ -88,7 +88,7 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// The copy of `spec` on `host` as it was found on disk.
+    /// Creates the state machine of the copy of `spec` on `host` from what was found on disk.
     ///
     /// # Panics
     /// If the database has no copy on the host.
@@ -127,7 +127,7 @@ impl Copy {
         }
     }
 
-    /// The epoch in which it is active on its own clock at `now_ms`.
+    /// Epoch in which this copy is active at `now_ms` of its own clock; `None` if it is passive or its lease is over.
     #[must_use]
     pub fn active_epoch(&self, now_ms: u64) -> Option<Epoch> {
         match &self.role {
@@ -136,13 +136,13 @@ impl Copy {
         }
     }
 
-    /// Whether users may commit at `now_ms`.
+    /// Whether the copy is active and accepts commits at `now_ms`.
     #[must_use]
     pub fn takes_commits(&self, now_ms: u64) -> bool {
         matches!(&self.role, Role::Active(active) if now_ms < active.lease_end_ms && active.drain.is_none())
     }
 
-    /// What it would say to the arbiter.
+    /// Report of this copy to the arbiter.
     #[must_use]
     pub fn report(&self) -> Report {
         let end = self.end();
@@ -207,7 +207,7 @@ impl Copy {
         self.work(now_ms, out);
     }
 
-    /// What time and state call for.
+    /// Does everything that time and state require after an input.
     fn work(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
         match self.role {
             Role::Active(_) => self.work_active(now_ms, out),
@@ -264,7 +264,7 @@ impl Copy {
         }
     }
 
-    /// Takes nothing any more from epochs below `epoch`.
+    /// Promises `epoch`: from now on the copy accepts nothing from lower ones.
     fn promise(&mut self, epoch: Epoch, out: &mut Vec<Effect>) {
         if epoch <= self.meta.promised {
             return;
@@ -332,7 +332,8 @@ impl Copy {
         }
     }
 
-    /// Replays to the end, takes up its epoch durably, then asks for the lease until it comes.
+    /// Activates the copy in steps: replays the whole log, saves the new epoch in its lineage, then asks for the lease
+    /// until the arbiter grants it.
     fn work_activating(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
         let end = self.end();
         if self.replayed < end {
@@ -392,12 +393,12 @@ impl Copy {
         self.health() == Health::Healthy && is_consistent && self.settling.is_none()
     }
 
-    /// Mountable, and nothing is on its way that could change that.
+    /// Whether the copy is mountable and no operation under way could change that.
     fn may_mount(&self) -> bool {
         self.is_mountable() && self.accepted == self.end() && !self.replaying
     }
 
-    /// Whether this start of the copy has asked something with this nonce.
+    /// Whether this start of the copy sent a request with this nonce that is still open.
     fn has_asked(&self, nonce: u64) -> bool {
         let boot = u64::from(self.boot.0) << 32;
         (boot + 1..=boot | self.next_nonce).contains(&nonce)

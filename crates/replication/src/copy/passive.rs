@@ -10,17 +10,17 @@ use crate::message::{PageRequest, PeerMessage, ToArbiter};
 use crate::planted::Bug;
 use crate::types::{Epoch, HostId, Piece, Position, checksum};
 
-/// Where log comes from, once it is sure that it continues our own.
+/// Host from which the copy takes log, once its log is known to continue the log here.
 #[derive(Debug, Clone)]
 pub(super) struct Following {
     pub(super) source: HostId,
     pub(super) epoch: Epoch,
-    /// Whether the source is the active copy (in an election it is one that holds more).
+    /// Whether that host is the active copy. In an election it is a copy that holds more log.
     pub(super) is_active: bool,
     pub(super) active_end: Position,
 }
 
-/// The part of [`PeerMessage::Ship`] that describes the sender's log.
+/// Description of the sender's log in [`PeerMessage::Ship`].
 struct Offer {
     source: HostId,
     epoch: Epoch,
@@ -30,7 +30,8 @@ struct Offer {
 }
 
 impl Offer {
-    /// An active copy's log goes on in its own epoch; a copy that helps in an election has no epoch of its own.
+    /// Whether the sender is the active copy: then its log was written in its own epoch. A copy that helps in an
+    /// election has no epoch of its own.
     fn is_active(&self) -> bool {
         self.lineage.epoch() == self.epoch
     }
@@ -142,7 +143,8 @@ impl Copy {
         }
     }
 
-    /// Whether another copy is active in the epoch of an active copy's offer. An epoch has one.
+    /// Whether the offer comes from a second active copy of an epoch. An epoch has one active copy, so such an offer
+    /// is refused.
     fn is_anothers(&self, offer: &Offer) -> bool {
         match &self.role {
             Role::Active(active) => active.epoch == offer.epoch,
@@ -150,7 +152,7 @@ impl Copy {
         }
     }
 
-    /// Makes sure that the offered log continues ours; begins to settle it if it does not.
+    /// Checks that the offered log continues the log here, and starts to resolve the fork if it does not.
     fn follow(&mut self, now_ms: u64, offer: &Offer, out: &mut Vec<Effect>) -> bool {
         let (source, epoch, is_active) = (offer.source, offer.epoch, offer.is_active());
         let is_known = |f: &Following| (f.source, f.epoch, f.is_active) == (source, epoch, is_active);
@@ -219,7 +221,7 @@ impl Copy {
         self.disk(DiskOp::Store(piece), Pending::Stored { end, from: source }, out);
     }
 
-    /// What was accepted is not the log that continues ours: it is as if it had never come.
+    /// Handles a refused store: the piece does not continue the log here, so it is treated as never received.
     pub(super) fn on_store_refused(&mut self, ticket: u64, out: &mut Vec<Effect>) {
         if let Some(Pending::Stored { from, .. }) = self.pending.remove(&ticket) {
             out.push(Effect::Event(Event::LogRefused { from }));
@@ -242,7 +244,7 @@ impl Copy {
         }
     }
 
-    /// Tells the active copy what is durable here. What has not been settled with its lineage is not mentioned.
+    /// Reports to the active copy which log is durable here. Log whose lineage is not settled is left out.
     pub(super) fn send_progress(&mut self, resend_from: Option<Position>, out: &mut Vec<Effect>) {
         let Some(following) =
             self.following.as_ref().filter(|f| f.is_active && f.epoch == self.meta.promised)
@@ -279,7 +281,7 @@ impl Copy {
         }
     }
 
-    /// The log up to here may be replayed: all of it, or what is old enough on a lagged copy.
+    /// Position up to which the log may be replayed: its end, or on a lagged copy what is old enough.
     fn replay_limit(&mut self, now_ms: u64) -> Position {
         let lag_ms = self.spec_here().replay_lag_ms;
         let end = self.end();
@@ -294,7 +296,8 @@ impl Copy {
         young.map_or(end, |(&generation, _)| Position::of_generation(generation).min(end))
     }
 
-    /// Removes logs that the active copy has removed, that are in the pages, and that the truncation lag has released.
+    /// Removes generations that the active copy has removed, whose changes are in the pages here, and that the
+    /// truncation lag has released.
     fn drop_logs(&mut self, now_ms: u64, active_start: u32, out: &mut Vec<Effect>) {
         let copy = self.spec_here();
         let lag_ms = if copy.is_lagged() { copy.replay_lag_ms + copy.truncation_lag_ms } else { 0 };
@@ -351,7 +354,7 @@ impl Copy {
         }
     }
 
-    /// The end of being active.
+    /// Ends the time as active copy.
     pub(super) fn leave(&mut self, drained: Option<Position>, out: &mut Vec<Effect>) {
         if let Role::Dismounting { epoch, .. } = self.role {
             self.released = Some((epoch, drained));

@@ -12,23 +12,23 @@ use crate::message::{Life, PageRequest, PeerMessage};
 use crate::planted::Bug;
 use crate::types::{Epoch, HostId, PageCopy, Position};
 
-/// Pages asked for at once.
+/// Largest number of pages in one request.
 const PAGES_PER_REQUEST: usize = 16;
 
-/// Stretches of a new copy that may wait for its disk while the next one is asked for.
+/// Largest number of fetched stretches of a new copy that wait for its disk while the next one is requested.
 const STRETCHES_WAITING_MAX: usize = 4;
 
-/// Between the discovery of a fork and the cut of the log.
+/// State between the discovery of a fork and the cut of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Settling {
-    /// The pages behind the fork are being listed.
+    /// The pages that the log behind the fork changes are being listed.
     Listing { fork: Position },
-    /// The log is being cut.
+    /// The log is being cut at the fork.
     Cutting,
 }
 
 impl Copy {
-    /// Our log and the active copy's part at `fork`.
+    /// Resolves the fork between the log here and the active copy's log.
     pub(super) fn settle(&mut self, fork: Position, active_log_start: u32, out: &mut Vec<Effect>) {
         let Some(log) = self.log else { return };
         if self.replaying || !self.pending.is_empty() {
@@ -76,7 +76,7 @@ impl Copy {
         self.settling = None;
     }
 
-    /// Throws everything away; the next sign of life of the active copy starts the new copy.
+    /// Discards log and pages. The next message of the active copy starts the seeding of a new copy.
     pub(super) fn reseed(&mut self, why: SeedReason, out: &mut Vec<Effect>) {
         if self.replaying || !self.pending.is_empty() {
             return;
@@ -99,7 +99,8 @@ impl Copy {
         self.fetching = None;
     }
 
-    /// The active side: from which log on, together with the pages as they are from now on, the database is whole.
+    /// Answers a seeding request on the active copy: names the log generation that, together with the pages as they
+    /// are from now on, gives the whole database.
     pub(super) fn on_seed_request(
         &mut self,
         from: HostId,
@@ -159,7 +160,7 @@ impl Copy {
         self.save(false, true, false, out);
     }
 
-    /// Asks for the next pages, again if no answer has come.
+    /// Requests the next pages of the patch; repeats the request if no answer has come.
     pub(super) fn fetch_patch(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
         let Some(following) =
             self.following.as_ref().filter(|f| f.is_active && f.epoch == self.meta.promised)
@@ -259,8 +260,8 @@ impl Copy {
     }
 }
 
-/// Whether these are pages that were asked for: of a list some of it, of a stretch one that begins there and
-/// goes on behind it.
+/// Whether received pages answer the open request: a part of the requested list, or a stretch that begins at the
+/// requested page and goes on behind it.
 fn answers(asked: &PageRequest, pages: &[PageCopy], next: Option<u32>) -> bool {
     let ascend = pages.windows(2).all(|two| two[0].page < two[1].page);
     match asked {

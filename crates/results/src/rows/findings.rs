@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use super::Origin;
 
-/// How a run or a verdict came out.
+/// Outcome of a verdict or a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Within the limit.
+    /// The measured value is within the limit.
     Pass,
-    /// Beyond the limit.
+    /// The measured value is beyond the limit.
     Fail,
-    /// The rule could not be judged, because what it needs is missing. It proves nothing, and it blames nobody.
+    /// Not proved: what the rule needs is missing, so it says nothing for or against the storage.
     Unproved,
-    /// Not judged, only stated.
+    /// Stated, not judged.
     Info,
 }
 
 impl Outcome {
-    /// The one that counts most among several: a failure, then a rule that is not proved, then a pass.
+    /// Worst outcome among several: a failure, then not proved, then a pass.
     pub fn worst(outcomes: impl IntoIterator<Item = Outcome>) -> Option<Outcome> {
         outcomes.into_iter().min_by_key(|outcome| match outcome {
             Outcome::Fail => 0,
@@ -36,204 +36,204 @@ impl Outcome {
 /// One step of the search for the highest load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuningStep {
-    /// Test.
+    /// Number of the test.
     pub test: u32,
-    /// Place in the search, from 1.
+    /// Place of the step in the search, from 1.
     pub ordinal: u32,
     /// The load of the step, ready to print: `16 sessions`.
     pub load: String,
-    /// Transactional I/O per second that it achieved.
+    /// Achieved transactional I/O per second.
     pub iops: f64,
-    /// Mean database read latency.
+    /// Mean database read latency, ms.
     pub read_latency_ms: f64,
-    /// Mean log write latency.
+    /// Mean log write latency, ms.
     pub log_write_latency_ms: f64,
-    /// Inside all thresholds, or the rule that it broke.
+    /// Whether the step stayed inside all thresholds, or the rule that it broke.
     pub outcome: Outcome,
-    /// Why the search went on as it did.
+    /// Reason for the next step of the search.
     pub note: String,
 }
 
-/// What reading a database or an instance's logs from end to end found.
+/// Result of reading a database, or an instance's logs, from end to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PagesRead {
-    /// Log files seen; zero for a database.
+    /// Number of log files read; zero for a database.
     pub files: u64,
-    /// Pages of a database, or sectors of logs, seen.
+    /// Number of database pages, or of log segments, read.
     pub pages: u64,
-    /// Pages that were never written.
+    /// Number of pages that were never written.
     pub uninitialised_pages: u64,
-    /// Pages with a wrong checksum.
+    /// Number of pages with a wrong checksum.
     pub bad_pages: u64,
-    /// Pages whose error could be corrected.
+    /// Number of pages whose error could be corrected.
     pub correctable_pages: u64,
-    /// Pages that carry another page's number.
+    /// Number of pages that carry another page's number.
     pub wrong_number_pages: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// Bytes of the database file, or of all closed logs, when the check began; `None` where nobody recorded them.
+    /// Bytes of the database file, or of all closed logs, when the check began; `None` if not recorded.
     #[serde(default)]
     pub bytes_expected: Option<u64>,
 }
 
 impl PagesRead {
-    /// Pages that are not as they were written.
+    /// Number of damaged pages: all that differ from what was written.
     pub fn damaged(&self) -> u64 {
         self.bad_pages + self.correctable_pages + self.wrong_number_pages
     }
 
-    /// Bytes read by bytes expected; `None` if it is not known what was there.
+    /// Share of the expected bytes that was read; `None` if the expected number is not known.
     pub fn share(&self) -> Option<f64> {
         read_share(self.bytes, self.bytes_expected)
     }
 }
 
-/// Bytes read by bytes expected.
+/// Share of the expected bytes that was read.
 fn read_share(bytes: u64, expected: Option<u64>) -> Option<f64> {
     expected.filter(|expected| *expected > 0).map(|expected| bytes as f64 / expected as f64)
 }
 
-/// A checksum of a database or of an instance's logs.
+/// Result of a checksum test for a database or an instance's logs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checksum {
-    /// Test.
+    /// Number of the test.
     pub test: u32,
-    /// A database, or an instance for its logs.
+    /// Database, or instance for its logs.
     pub origin: Origin,
-    /// What it read and found.
+    /// Numbers of what was read and found.
     pub read: PagesRead,
-    /// Time it took.
+    /// Time that the checksum took, ms.
     pub elapsed_ms: u64,
 }
 
-/// A database that was backed up or restored.
+/// Result of a backup or restore of a database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Backup {
-    /// Test.
+    /// Number of the test.
     pub test: u32,
-    /// Database.
+    /// Database that was backed up or restored.
     pub origin: Origin,
     /// File that was written; `None` if the database was only read.
     pub destination: Option<String>,
-    /// Bytes read of the database.
+    /// Bytes read of the database file.
     pub bytes: u64,
-    /// Bytes of the file that was read, when the backup began; `None` where nobody recorded them.
+    /// Bytes of the file when the backup began; `None` if not recorded.
     pub bytes_expected: Option<u64>,
-    /// Time it took.
+    /// Time that the backup took, ms.
     pub elapsed_ms: u64,
 }
 
 impl Backup {
-    /// Bytes read by bytes expected; `None` if it is not known what was there.
+    /// Share of the expected bytes that was read; `None` if the expected number is not known.
     pub fn share(&self) -> Option<f64> {
         read_share(self.bytes, self.bytes_expected)
     }
 }
 
-/// An instance that replayed its log.
+/// Result of a soft recovery of an instance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recovery {
-    /// Test.
+    /// Number of the test.
     pub test: u32,
-    /// Instance.
+    /// Instance that replayed its log.
     pub origin: Origin,
-    /// Log generations replayed.
+    /// Number of log generations replayed.
     pub logs: u64,
-    /// Time it took, opening included.
+    /// Time that the recovery took, opening included, ms.
     pub elapsed_ms: u64,
-    /// What it did; not known of imported reports and of files of earlier builds.
+    /// Counts of the recovery's work; `None` for imported reports and files of earlier builds.
     pub work: Option<RecoveryWork>,
 }
 
-/// What a recovery did besides replaying logs.
+/// Counts of a recovery's work besides the replayed logs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecoveryWork {
-    /// Log segments with a flipped bit that was corrected.
+    /// Number of log segments whose flipped bit was corrected.
     pub segments_corrected: u64,
-    /// Log segments behind the end of the log that held something and were wiped.
+    /// Number of log segments behind the end of the log that held something and were wiped.
     pub segments_given_up: u64,
-    /// Those of them that no torn write explains.
+    /// Number of these segments that no torn write explains.
     pub segments_unexplained: u64,
-    /// Page changes made again.
+    /// Number of page changes that were applied again.
     pub page_changes: u64,
-    /// Pages that had failed their check and were repaired from the log.
+    /// Number of pages that failed their check and were repaired from the log.
     pub pages_repaired: u64,
-    /// Open transactions that were undone.
+    /// Number of open transactions that were rolled back.
     pub transactions_undone: u64,
-    /// What it met: how often, by name.
+    /// Number of times that each named branch of recovery was taken.
     pub branches: BTreeMap<String, u64>,
 }
 
-/// What one part of modelled storage did while a test was measured. Counts that a part does not have are 0.
+/// Figures of one part of the storage during a measured test. Counts that a part does not have are 0.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoragePart {
-    /// Test.
+    /// Number of the test.
     pub test: u32,
-    /// What it is: `processor`, `link`, `controller`, `store`, `volume` or `drive` of modelled storage; `device`, a
-    /// block device of a real host.
+    /// Kind of the part: `processor`, `link`, `controller`, `store`, `volume` or `drive` of modelled storage;
+    /// `device`, a block device of a real host.
     pub kind: String,
-    /// Its name.
+    /// Name of the part.
     pub name: String,
-    /// Length of the time that was measured.
+    /// Length of the measurement, s.
     pub seconds: f64,
     /// Share of the time with work under way (drive, volume) or of its capacity in use (others), 0 to 1.
     pub busy_share: f64,
-    /// Requests under way, on average over time; null where that is not measured.
+    /// Mean number of requests under way; null where that is not measured.
     #[serde(default)]
     pub queue_mean: Option<f64>,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Bytes of the reads.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes of the writes.
+    /// Bytes written.
     pub write_bytes: u64,
     /// Mean time of a read, of drives and volumes; null where that is not measured.
     #[serde(default)]
     pub read_latency_ms: Option<f64>,
-    /// Mean time of a write, likewise; of a drive with its flushes.
+    /// Mean time of a write, of drives and volumes; of a drive with its flushes; null where that is not measured.
     #[serde(default)]
     pub write_latency_ms: Option<f64>,
-    /// Reads served from a cache in front of the drives.
+    /// Number of reads that a cache in front of the drives served.
     pub cache_hits: u64,
-    /// Reads that were not.
+    /// Number of reads that missed the cache in front of the drives.
     pub cache_misses: u64,
-    /// Writes that waited for room in the cache.
+    /// Number of writes that waited for room in the write cache.
     pub cache_waits: u64,
-    /// Most bytes in the cache that were not yet on the drives.
+    /// Largest number of bytes in the write cache that were not on the drives yet.
     pub cache_dirty_bytes_max: u64,
-    /// State in words at the end, if it is not the normal one.
+    /// State at the end in words; empty if it is the normal one.
     pub state: String,
 }
 
-/// One judgement.
+/// Judgement of one rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// Test; `None` for the run as a whole, and in reports, which keep verdicts under their tests.
+    /// Number of the test; `None` for the run as a whole, and in reports, which keep verdicts under their tests.
     #[serde(skip)]
     pub test: Option<u32>,
-    /// What is judged.
+    /// Host, instance or database that is judged.
     #[serde(flatten)]
     pub origin: Origin,
     /// Stable name of the rule, for example `read_latency_avg`.
     pub rule: String,
     /// The rule in words.
     pub text: String,
-    /// What was measured; `None` if there was nothing to measure.
+    /// Measured value; `None` if there was nothing to measure.
     pub measured: Option<f64>,
-    /// What the rule compares it with.
+    /// Limit with which the rule compares the value.
     pub limit: Option<f64>,
-    /// On which side of the limit it must be.
+    /// How value and limit are compared.
     pub comparison: Comparison,
-    /// Unit of both.
+    /// Unit of value and limit.
     pub unit: String,
-    /// The judgement.
+    /// Outcome of the judgement.
     pub outcome: Outcome,
 }
 
 impl Verdict {
-    /// Whether a scheduled fault broke the limit, which is why it counts for information only.
+    /// Whether a scheduled fault broke the limit, so that the verdict is for information only.
     pub fn is_excused(&self) -> bool {
         let is_broken = self
             .measured
@@ -243,20 +243,20 @@ impl Verdict {
     }
 }
 
-/// How a verdict compares.
+/// Comparison of a measured value with its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Comparison {
-    /// Passes at or below the limit.
+    /// The value passes at or below the limit.
     AtMost,
-    /// Passes below the limit.
+    /// The value passes below the limit.
     Below,
-    /// Passes at or above the limit.
+    /// The value passes at or above the limit.
     AtLeast,
 }
 
 impl Comparison {
-    /// Whether `measured` is on the right side of `limit`.
+    /// Whether `measured` is on the passing side of `limit`.
     pub fn holds(self, measured: f64, limit: f64) -> bool {
         match self {
             Comparison::AtMost => measured <= limit,

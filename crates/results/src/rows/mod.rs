@@ -20,41 +20,41 @@ pub use findings::{
 };
 pub use series::{Counter, CounterSample, Histogram, Measure, Sample};
 
-/// Which kind of world a run was made in.
+/// World of a run: real storage or a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorldKind {
-    /// Real storage: something was proved.
+    /// Real storage: the run proves something.
     Real,
-    /// A model of storage in virtual time: something was predicted.
+    /// Modelled storage in virtual time: the run predicts something.
     Simulated,
 }
 
-/// How a run ended. The verdicts say whether the storage passed; this says whether the campaign was carried out.
+/// Ending of a run: whether the campaign was carried out. The verdicts say whether the storage passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// Every test was carried out.
     Completed,
-    /// Someone stopped it.
+    /// A user or a signal ended the run.
     Interrupted,
-    /// It could not go on; an event says why.
+    /// The run could not go on; an event says why.
     Aborted,
 }
 
-/// How much attention something needs.
+/// Severity of an event or a fact about the environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Good to know.
+    /// Information; it needs no attention.
     Info,
-    /// The results may mean less than they seem to.
+    /// Warning: the results may mean less than they seem to.
     Warning,
-    /// The results mean nothing, or something broke.
+    /// Error: the results mean nothing, or something failed.
     Error,
 }
 
-/// The run itself.
+/// Row of the run itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// Unique name of the run.
@@ -67,77 +67,77 @@ pub struct Run {
     pub started_unix_ms: u64,
     /// Version of the tool that made the run.
     pub tool_version: String,
-    /// Real or simulated.
+    /// World of the run: real or simulated.
     pub world: WorldKind,
     /// How the world does its I/O, for example `io_uring, direct`.
     pub world_detail: String,
-    /// Where all randomness of the run comes from.
+    /// Seed of all randomness of the run.
     pub seed: u64,
-    /// End; `None` while it runs, and for good if it was killed.
+    /// End of the run, ms; `None` while it goes on, and for good if it was killed.
     pub ended_ms: Option<u64>,
-    /// How it ended.
+    /// Ending of the run.
     pub ending: Option<Ending>,
 }
 
-/// A host that took part.
+/// Row of a host that took part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Host {
-    /// Name.
+    /// Name of the host.
     pub name: String,
-    /// What it is, in one line.
+    /// Description of the host, in one line.
     pub description: String,
 }
 
-/// Something known about a host before or after the tests.
+/// Fact about a host before or after the tests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
-    /// Host.
+    /// Name of the host.
     pub host: String,
-    /// Where it belongs, for example `Kernel` or `Volume data1`.
+    /// Area of the fact, for example `Kernel` or `Volume data1`.
     pub area: String,
-    /// What it is.
+    /// Name of the fact.
     pub name: String,
-    /// Its value.
+    /// Value of the fact.
     pub value: String,
-    /// Whether it casts doubt on the results.
+    /// Whether the fact casts doubt on the results.
     pub severity: Severity,
-    /// Why it does; empty when it does not.
+    /// Reason for the doubt; empty without one.
     pub note: String,
 }
 
 impl Environment {
-    /// Name of the row that says which file system a volume has.
+    /// Name of the fact that gives the file system of a volume.
     pub const FILE_SYSTEM: &str = "File system";
 }
 
-/// Where a measurement comes from: a host, an instance of it, a database of that.
+/// Place where something was measured: a host, an instance of it, or a database of that.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Origin {
-    /// Host.
+    /// Name of the host.
     pub host: String,
-    /// Instance; `None` for the whole host.
+    /// Name of the instance; `None` for the whole host.
     pub instance: Option<String>,
-    /// Database; `None` for the whole instance, as for its log.
+    /// Name of the database; `None` for the whole instance, as for its log.
     pub database: Option<String>,
 }
 
 impl Origin {
-    /// A whole host.
+    /// Place that stands for a whole host.
     pub fn host(host: &str) -> Origin {
         Origin { host: host.to_owned(), instance: None, database: None }
     }
 
-    /// A whole instance, as for its log.
+    /// Place that stands for a whole instance, as for its log.
     pub fn instance(host: &str, instance: &str) -> Origin {
         Origin { instance: Some(instance.to_owned()), ..Origin::host(host) }
     }
 
-    /// One database.
+    /// Place that stands for one database.
     pub fn database(host: &str, instance: &str, database: &str) -> Origin {
         Origin { database: Some(database.to_owned()), ..Origin::instance(host, instance) }
     }
 
-    /// Whether `part` is this host, instance or database, or lies in it.
+    /// Whether `part` is the same place or lies in it.
     pub fn covers(&self, part: &Origin) -> bool {
         self.host == part.host
             && (self.instance.is_none() || self.instance == part.instance)
@@ -152,136 +152,136 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// A log stream as it was set up.
+/// Row of an instance (log stream) with its configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Instance {
-    /// Host.
+    /// Name of the host.
     pub host: String,
-    /// Name.
+    /// Name of the instance.
     pub name: String,
-    /// Folder of its log.
+    /// Folder of the instance's log.
     pub log_path: String,
-    /// Size of one log generation.
+    /// Size of one log generation, bytes.
     pub log_file_bytes: u64,
-    /// Smallest page cache.
+    /// Configured least size of the page cache, bytes.
     pub cache_min_bytes: u64,
-    /// Largest page cache.
+    /// Largest size of the page cache, bytes.
     pub cache_max_bytes: u64,
 }
 
-/// A database as it was set up.
+/// Row of a database with its configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Database {
-    /// Where it belongs; names the instance and the database.
+    /// Host, instance and name of the database.
     pub origin: Origin,
-    /// Its file.
+    /// Path of the database file.
     pub path: String,
-    /// Size of its pages.
+    /// Size of a database page, bytes.
     pub page_bytes: u32,
 }
 
-/// A folder on the storage under test.
+/// Row of a volume: a folder on the storage under test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Volume {
-    /// Host.
+    /// Name of the host.
     pub host: String,
-    /// Name, as in the solution file.
+    /// Name of the volume, as in the solution file.
     pub name: String,
-    /// Its folder: files below it are on this volume.
+    /// Path of the folder; files below it are on this volume.
     pub path: String,
 }
 
 /// Size of a database file before and after a test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DatabaseSize {
-    /// Test.
+    /// Number of the test.
     pub test: u32,
-    /// Names the instance and the database.
+    /// Host, instance and name of the database.
     pub origin: Origin,
-    /// File size when the test started.
+    /// File size at the start of the test, bytes.
     pub bytes_before: u64,
-    /// File size when it ended.
+    /// File size at the end of the test, bytes.
     pub bytes_after: Option<u64>,
 }
 
 /// One name and value of a test's settings, ready to print.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Parameter {
-    /// What it is.
+    /// Name of the setting.
     pub name: String,
-    /// Its value, with its unit.
+    /// Value of the setting, with its unit.
     pub value: String,
 }
 
 impl Parameter {
-    /// Name of the setting that says how the load of a test is put on.
+    /// Name of the setting that says how the load of a test is generated.
     pub const LOAD: &str = "Load";
     /// Name of the setting that says what background maintenance reads.
     pub const MAINTENANCE: &str = "Background maintenance";
 }
 
-/// A limit that a test will be judged by.
+/// Limit by which a test is judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limit {
     /// Stable name of the rule, as in its verdicts.
     pub rule: String,
-    /// The limit.
+    /// Value of the limit.
     pub value: f64,
-    /// Its unit.
+    /// Unit of the limit.
     pub unit: String,
-    /// The limit that the published programme has; `None` where it has none, and in files of earlier builds.
+    /// Limit of the published programme; `None` where it has none, and in files of earlier builds.
     #[serde(default)]
     pub published: Option<f64>,
 }
 
-/// One test of the campaign.
+/// Row of a test of the campaign.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Test {
-    /// Place in the campaign, from 1.
+    /// Place of the test in the campaign, from 1.
     pub ordinal: u32,
-    /// Kind, by the name it has in the solution file.
+    /// Kind of the test, as named in the solution file.
     pub kind: String,
-    /// Title, unique in the run: `Performance`, `Checksum after stress`.
+    /// Title of the test, unique in the run: `Performance`, `Checksum after stress`.
     pub name: String,
-    /// Start.
+    /// Start of the test, ms.
     pub started_ms: u64,
-    /// End; `None` while it runs, and for good if the run was killed.
+    /// End of the test, ms; `None` while it runs, and for good if the run was killed.
     pub ended_ms: Option<u64>,
-    /// Start of the measured window, after the warm-up.
+    /// Start of the measured window, after the warm-up, ms.
     pub window_start_ms: Option<u64>,
-    /// End of the measured window.
+    /// End of the measured window, ms.
     pub window_end_ms: Option<u64>,
-    /// Length that the measured window was to have.
+    /// Planned length of the measured window, ms.
     pub window_planned_ms: Option<u64>,
-    /// Length of the samples that maxima are judged by. Samples start with the window.
+    /// Length of the samples on which worst values are judged, ms. Samples start with the window.
     pub sample_ms: u64,
-    /// Sessions of a closed load.
+    /// Number of sessions of a closed load.
     pub sessions: Option<u32>,
-    /// Transactional I/O per second to be reached, all databases of all hosts together.
+    /// Target: transactional I/O per second, all databases of all hosts together.
     pub target_iops: Option<f64>,
-    /// Batches per second that a paced load was to hold.
+    /// Rate of a paced load, batches per second.
     pub target_batches_per_s: Option<f64>,
-    /// Transactional I/O per second of one mailbox, headroom included, as the planned profile has it.
+    /// Transactional I/O per second of one mailbox in the planned profile, headroom included.
     pub iops_per_mailbox: Option<f64>,
-    /// Copies whose log reading is imitated, the active one included.
+    /// Number of copies whose log reading is imitated, the active one included.
     pub copies: u32,
-    /// Everything else that was set.
+    /// All other settings of the test.
     pub parameters: Vec<Parameter>,
-    /// Limits that the latencies will be judged by, by the names of their rules.
+    /// Latency limits by which the test is judged, by the names of their rules.
     pub limits: Vec<Limit>,
 }
 
-/// Something that happened.
+/// Row of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// When.
+    /// Time of the event, ms since the start of the run.
     pub t_ms: u64,
-    /// How much attention it needs.
+    /// Severity of the event.
     pub severity: Severity,
-    /// Test, if it belongs to one.
+    /// Number of the test; `None` if the event belongs to none.
     pub test: Option<u32>,
-    /// Host.
+    /// Name of the host; `None` if the event belongs to none.
     pub host: String,
-    /// What happened.
+    /// Text of the event.
     pub text: String,
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Origin;
 use crate::{IoClass, IoStats, IoTotals};
 
-/// What a sample or histogram counts: an I/O class, operations that wait, or whole batches.
+/// Measure of a sample or histogram: I/O of a class, waiting operations, held operations, or whole batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Measure {
@@ -24,7 +24,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// Stable name, as stored in `run.db` and JSON.
+    /// Stable name of the measure, as stored in `run.db` and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Measure::Io(class) => class.name(),
@@ -69,25 +69,25 @@ impl TryFrom<String> for Measure {
     }
 }
 
-/// Counts of one interval: 1 s for a host, [`Test::sample_ms`](super::Test::sample_ms) for instances and databases.
+/// Totals of one interval: 1 s for a host, [`Test::sample_ms`](super::Test::sample_ms) for instances and databases.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Test.
+    /// Number of the test.
     pub test: u32,
-    /// Where it was counted.
+    /// Place where the operations were counted.
     pub origin: Origin,
-    /// What was counted.
+    /// Measure that was counted.
     pub measure: Measure,
-    /// Start of the interval.
+    /// Start of the interval, ms.
     pub t_ms: u64,
-    /// Length of the interval.
+    /// Length of the interval, ms.
     pub interval_ms: u64,
-    /// The counts.
+    /// Totals of the operations in the interval.
     pub totals: IoTotals,
 }
 
 impl Sample {
-    /// A totals as a row.
+    /// Builds a sample from totals.
     pub fn new(
         test: u32,
         origin: Origin,
@@ -107,24 +107,24 @@ impl Sample {
 /// the window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram {
-    /// Test.
+    /// Number of the test.
     pub test: u32,
-    /// Where it was measured.
+    /// Place where the latencies were measured.
     pub origin: Origin,
-    /// What was measured.
+    /// Measure of the distribution.
     pub measure: Measure,
-    /// Start of the interval.
+    /// Start of the interval, ms.
     pub t_ms: u64,
-    /// Length of the interval.
+    /// Length of the interval, ms.
     pub interval_ms: u64,
-    /// Longest latency, exact.
+    /// Longest latency, exact, ns.
     pub latency_ns_max: u64,
     /// Latencies in microseconds as an HDR histogram, V2 encoding.
     pub hdr_v2: Vec<u8>,
 }
 
 impl Histogram {
-    /// The distribution of `stats` as a row; `None` if nothing was counted.
+    /// Builds a histogram row from `stats`; `None` if nothing was counted.
     pub fn new(
         test: u32,
         origin: Origin,
@@ -144,20 +144,20 @@ impl Histogram {
 pub enum Counter {
     /// Waits of a page read for a free buffer during the interval.
     PageFaultStalls,
-    /// Those of them that storage of any speed would have, because the cache is too small for the load.
+    /// Page fault stalls that storage of any speed would have, because the cache is too small for the load.
     SmallCacheStalls,
     /// Size of the page cache at the end of the interval.
     CacheBytes,
     /// Log generations closed during the interval.
     LogGenerations,
-    /// Bytes of pages that a database took into use during the interval.
+    /// Bytes of database pages that came into use during the interval.
     GrowthBytes,
     /// Processor time that the load generator used during the interval, all its threads, in ns.
     CpuBusyNs,
-    /// Processor time that it could have used: processors it may run on x interval, in ns.
+    /// Processor time that the load generator could have used, ns: processors that it may run on x interval.
     CpuAvailableNs,
-    /// Processor time of its busiest thread during the interval, in ns: a thread that is always busy is a limit
-    /// even on a host with processors to spare.
+    /// Processor time of the load generator's busiest thread during the interval, ns. A thread that is always busy is
+    /// a limit even on a host with idle processors.
     CpuBusiestThreadNs,
     /// Processor time that everything on the host used during the interval, in ns.
     HostCpuBusyNs,
@@ -193,7 +193,7 @@ impl Counter {
         Counter::LateNs,
     ];
 
-    /// Stable name, as stored in `run.db` and JSON.
+    /// Stable name of the counter, as stored in `run.db` and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Counter::PageFaultStalls => "page_fault_stalls",
@@ -213,7 +213,7 @@ impl Counter {
         }
     }
 
-    /// Whether its value is a level at the end of the interval, not an increase during it.
+    /// Whether the value is a level at the end of the interval, rather than an increase during it.
     pub fn is_level(self) -> bool {
         matches!(self, Counter::CacheBytes | Counter::HostMemoryAvailableBytes)
     }
@@ -224,20 +224,20 @@ impl Counter {
     }
 }
 
-/// A counter over one interval; the intervals are those of [`Sample`].
+/// Value of a counter over one interval; the intervals are those of [`Sample`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct CounterSample {
-    /// Test.
+    /// Number of the test.
     pub test: u32,
-    /// Where it was counted.
+    /// Place where the counter was read.
     pub origin: Origin,
-    /// What was counted.
+    /// Counter of the value.
     pub counter: Counter,
-    /// Start of the interval.
+    /// Start of the interval, ms.
     pub t_ms: u64,
-    /// Length of the interval.
+    /// Length of the interval, ms.
     pub interval_ms: u64,
-    /// Increase during the interval, or level at its end, as the counter says.
+    /// Increase during the interval, or level at its end, depending on the counter.
     pub value: u64,
 }
 

@@ -8,10 +8,10 @@ use world::sync::Notify;
 
 use super::plan::PlannedFault;
 
-/// The tests so far, what was measured in the last one, and the faults that happened in it.
+/// Record of the tests so far, of the samples of the last one, and of the faults that happened in it.
 #[derive(Default)]
 pub struct FaultLog {
-    /// Without faults nothing needs to be kept.
+    /// Whether samples are kept; without faults none are needed.
     keeps: bool,
     tests: RefCell<Vec<Known>>,
     samples: RefCell<Vec<Sample>>,
@@ -19,14 +19,14 @@ pub struct FaultLog {
     more: Notify,
 }
 
-/// A test with the time that its faults count from, once that is known.
+/// Test with the time from which its faults count, once that is known.
 #[derive(Clone)]
 pub struct Known {
     pub test: Test,
     pub zero_ms: Option<u64>,
 }
 
-/// A fault that happened.
+/// Fault that happened in a test.
 struct Happened {
     test: u32,
     planned: PlannedFault,
@@ -35,16 +35,16 @@ struct Happened {
     outcome: RefCell<String>,
 }
 
-/// What of a test is over.
+/// Part of a test whose end is waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The whole test.
     OfTest,
-    /// Its measured window, or all of it if it has none.
+    /// The measured window, or the whole test if it has none.
     OfWindow,
 }
 
-/// Number of a fault in the fault_log.
+/// Number of a fault in the fault log.
 #[derive(Clone, Copy)]
 pub struct FaultNumber(usize);
 
@@ -55,7 +55,7 @@ impl FaultLog {
         FaultLog { keeps, ..FaultLog::default() }
     }
 
-    /// A row of a test, all hosts together: its begin, its window, its end.
+    /// Notes a row of a test, all hosts together: its beginning, its window, its end.
     pub fn test(&self, test: &Test) {
         let mut tests = self.tests.borrow_mut();
         let has_window = TestKind::WINDOWED.iter().any(|kind| kind.name() == test.kind);
@@ -72,7 +72,7 @@ impl FaultLog {
         self.more.notify_all();
     }
 
-    /// A sample: kept if it is of the I/O that users wait for.
+    /// Notes a sample, if it is of the I/O that users wait for.
     pub fn sample(&self, sample: &Sample) {
         let (Measure::Io(class) | Measure::Waiting(class)) = sample.measure else { return };
         if self.keeps && CLASSES.contains(&class) {
@@ -80,7 +80,7 @@ impl FaultLog {
         }
     }
 
-    /// The samples of a test, if it is the last one: those of its measured window, as far as that is known.
+    /// Samples of the last test that lie in its measured window, as far as that is known.
     pub(super) fn window_samples(&self, test: Option<u32>) -> Ref<'_, [Sample]> {
         let tests = self.tests.borrow();
         let window_ms = tests.last().filter(|known| Some(known.test.ordinal) == test);
@@ -91,14 +91,14 @@ impl FaultLog {
         })
     }
 
-    /// When the expected faults that a host feels happened in a test, from and to, as far as they are over.
+    /// Intervals of a test in which expected faults affected a host, as far as they have ended.
     pub(super) fn times(&self, test: u32, host: &str) -> Vec<(u64, u64)> {
         let faults = self.faults.borrow();
         let here = faults.iter().filter(|fault| fault.test == test && fault.planned.felt_by.contains(host));
         here.map(|fault| (fault.begin_ms, fault.end_ms.get().unwrap_or(u64::MAX))).collect()
     }
 
-    /// The nth test, when the time that its faults count from is known or it has ended without.
+    /// Waits for the nth test until the time from which its faults count is known, or the test has ended without one.
     pub async fn nth(&self, n: usize) -> Known {
         let ready = |known: &Known| known.zero_ms.is_some() || known.test.ended_ms.is_some();
         loop {
@@ -110,7 +110,7 @@ impl FaultLog {
         }
     }
 
-    /// Completes when the test is over in this sense.
+    /// Waits until this part of the test is over.
     pub async fn over(&self, ordinal: u32, end: End) {
         let is_over = |known: &Known| {
             let Test { window_end_ms, ended_ms, .. } = known.test;
@@ -126,7 +126,7 @@ impl FaultLog {
         }
     }
 
-    /// A fault happens now.
+    /// Notes that a fault begins now.
     pub fn begins(&self, test: u32, planned: &PlannedFault, now_ms: u64) -> FaultNumber {
         let mut faults = self.faults.borrow_mut();
         faults.push(Happened {
@@ -139,17 +139,17 @@ impl FaultLog {
         FaultNumber(faults.len() - 1)
     }
 
-    /// What is known of its course by now.
+    /// Notes how far a fault's consequences have come, such as a rebuild.
     pub fn tell(&self, fault: FaultNumber, outcome: String) {
         *self.faults.borrow()[fault.0].outcome.borrow_mut() = outcome;
     }
 
-    /// It is over.
+    /// Notes that a fault is over.
     pub fn ends(&self, fault: FaultNumber, now_ms: u64) {
         self.faults.borrow()[fault.0].end_ms.set(Some(now_ms));
     }
 
-    /// Of each fault of a test that has ended: its host, and what users saw.
+    /// Summaries of the faults of an ended test: host, and the effect on users.
     pub fn summaries(&self, test: &Test) -> Vec<(String, String)> {
         let faults = self.faults.borrow();
         let of_test = faults.iter().filter(|fault| fault.test == test.ordinal);
@@ -178,7 +178,7 @@ impl FaultLog {
         text
     }
 
-    /// What was measured in whole samples between two times.
+    /// Totals of the whole samples between two times.
     fn phase(&self, host: &str, from_ms: u64, to_ms: u64) -> Option<String> {
         let samples = self.samples.borrow();
         let is_of_host = |sample: &&Sample| sample.origin.instance.is_none() && sample.origin.host == host;

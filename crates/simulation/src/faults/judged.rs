@@ -12,7 +12,7 @@ use results::{IoClass, Measure, Outcome, Sample, Verdict};
 use super::fault_log::FaultLog;
 
 impl FaultLog {
-    /// The verdict, which the campaign gave without knowing of faults, as it is with them.
+    /// Adjusts a verdict for the expected faults, of which the campaign did not know.
     pub fn in_the_light(&self, verdict: Verdict) -> Verdict {
         let (Outcome::Fail, Some(test), Some(limit)) = (verdict.outcome, verdict.test, verdict.limit) else {
             return verdict;
@@ -39,7 +39,7 @@ impl FaultLog {
         Verdict { text, outcome: Outcome::Info, ..verdict }
     }
 
-    /// The samples of the measured window that a verdict was made of.
+    /// Samples of the measured window on which a verdict is based.
     fn samples_of(&self, verdict: &Verdict) -> Vec<Sample> {
         let classes = classes(&verdict.rule);
         let matches = |sample: &&Sample| {
@@ -54,7 +54,7 @@ impl FaultLog {
     }
 }
 
-/// The I/O that a rule is about.
+/// I/O classes that a rule judges.
 fn classes(rule: &str) -> Vec<IoClass> {
     match (rule, LatencyRule::from_name(rule).map(LatencyRule::class)) {
         (_, Some(class)) => vec![class],
@@ -63,7 +63,7 @@ fn classes(rule: &str) -> Vec<IoClass> {
     }
 }
 
-/// What a rule measures, of some of the samples.
+/// Figure that a rule measures, from some of the samples.
 fn measured(verdict: &Verdict, samples: &[&Sample]) -> Option<f64> {
     if let Some(rule) = LatencyRule::from_name(&verdict.rule) {
         let sample_ms = samples.iter().map(|sample| sample.interval_ms).max()?;

@@ -31,10 +31,10 @@ pub use fault_log::{FaultLog, Known};
 use plan::Effect;
 pub use plan::{PlannedFault, planned};
 
-/// How often the rebuild of a lost drive is looked at.
+/// Interval at which the progress of a rebuild is checked.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What faults need to happen.
+/// Access of the faults to the simulation: storage, hosts, clock and fault log.
 pub struct FaultWindow<'a, 'b> {
     pub world: &'a World,
     pub simulation: &'a Simulation,
@@ -43,7 +43,7 @@ pub struct FaultWindow<'a, 'b> {
     pub merger: &'a RefCell<Merger<'b>>,
 }
 
-/// Lets the faults happen; never ends.
+/// Lets the planned faults happen at their times; never returns.
 pub async fn happen(faulted: &FaultWindow<'_, '_>, faults: &[PlannedFault]) {
     let each = faults.iter().map(|planned| async move {
         let mut n = 0;
@@ -114,7 +114,7 @@ impl FaultWindow<'_, '_> {
         }
     }
 
-    /// A fault that ends after its time, or with the window of its test; `false` if the test ended it.
+    /// Performs a fault that ends after its duration, or with the window of its test. `false` if the test ended it.
     async fn passes(
         &self,
         planned: &PlannedFault,
@@ -130,7 +130,7 @@ impl FaultWindow<'_, '_> {
         is_in_test
     }
 
-    /// A fault that stays; what the array does about it is watched to its end.
+    /// Performs a permanent fault, and watches the array's reaction to its end.
     async fn lasts(&self, effect: &Effect, number: FaultNumber, planned: &PlannedFault, test: u32) {
         let Some(array) = self.array else { return };
         let now = || self.simulation.now();
@@ -172,8 +172,7 @@ impl FaultWindow<'_, '_> {
         }
     }
 
-    /// Says how the rebuild of a lost drive, a rebalancing or the reading of a clone goes, until it is over or
-    /// the test is.
+    /// Reports the progress of a rebuild, a rebalancing or a clone's reading, until it or the test is over.
     async fn watch(
         &self,
         status: impl Fn() -> Option<RebuildStatus>,
@@ -218,7 +217,7 @@ impl FaultWindow<'_, '_> {
 }
 
 impl Merger<'_> {
-    /// Keeps an event. A store that keeps nothing any more says so to the campaign's next row, too.
+    /// Records an event. If the store has lost data, the campaign's next row says so, too.
     pub(crate) fn event(&mut self, test: u32, host: &str, t_ms: u64, text: &str) {
         let event = results::Event {
             t_ms,

@@ -9,41 +9,41 @@ use solution::{Deployment, Fault, FaultKind, Solution, SolutionError};
 use super::reach::{cut_off, felt_by, holds_its_test};
 use crate::storage::{StoreNode, VolumeParts};
 
-/// A fault with what it hits.
+/// Fault of the solution file with the parts that it hits.
 #[derive(Debug, Clone)]
 pub struct PlannedFault {
     pub(super) fault: Fault,
     pub(super) host: String,
-    /// The hosts that feel it: this one, and those that share the part that fails.
+    /// Hosts that the fault affects: its own, and those that share the failing part.
     pub(super) felt_by: BTreeSet<String>,
-    /// What goes wrong, in words.
+    /// Description of the fault.
     pub(super) what: String,
     pub(super) effect: Effect,
 }
 
-/// What a fault does.
+/// Effect of a fault on the array or a file.
 #[derive(Debug, Clone)]
 pub(super) enum Effect {
-    /// Something of the array fails and comes back.
+    /// Part of the array that fails and comes back.
     Passing { begin: Event, end: Event },
-    /// The link to a copy at another site fails and comes back; then the copy has to catch up.
+    /// Link to a copy at another site that fails and comes back; the copy then has to catch up.
     Cut { link: usize, remote_copy: usize },
-    /// Something of the array is lost; a lost drive may be rebuilt.
+    /// Part of the array that is lost; a lost drive may be rebuilt.
     Lost { event: Event, drive: Option<usize> },
-    /// A node of a replicated store is lost, and what it held is copied among the others.
+    /// Node of a replicated store that is lost; the other nodes copy its data.
     NodeLost { store: usize, node: usize },
-    /// Disks come to the pool that this group is, and take their share of the data.
+    /// Disks that are added to a pool and take their share of the data.
     Added { event: Event, group: usize },
-    /// A clone of a thin pool is taken, read and removed.
+    /// Clone of a thin pool that is taken, read and removed.
     Cloned { event: Event, thin_pool: usize },
-    /// Bits of a page change in its file, at these bytes.
+    /// Bits of a page that change in its file, at these byte offsets.
     Rot { path: String, bytes: [u64; 2] },
 }
 
-/// Inside the page; two bits, since one can be put right by the checksum.
+/// Offsets of the damaged bytes in a page: two bits, because the checksum can correct one.
 const ROTTEN_BYTES: [u64; 2] = [2000, 2700];
 
-/// The faults of a solution file on the parts that take part.
+/// Resolves the faults of a solution file for the parts that take part.
 ///
 /// # Errors
 /// If what is left of the array cannot do without what fails, or a host that takes part would die with it. That
@@ -84,9 +84,9 @@ pub fn planned(
     Ok(planned)
 }
 
-/// Why a fault cannot be among the hosts that take part.
+/// Reason why a fault cannot happen to the hosts that take part.
 struct Refusal {
-    /// The key of the fault that asks for it, with a dot; empty for the fault as a whole.
+    /// Key of the fault to which the reason belongs, with a dot; empty for the fault as a whole.
     field: &'static str,
     message: String,
     help: Option<&'static str>,
@@ -102,7 +102,7 @@ impl Refusal {
     }
 }
 
-/// Controllers that faults of the hosts that take part kill.
+/// Controllers that faults of these hosts remove for good.
 fn dead_controllers(
     solution: &Solution,
     deployments: &[Deployment],
@@ -114,7 +114,7 @@ fn dead_controllers(
     hit.map(|hit| hit.controller).collect()
 }
 
-/// Refuses a fault after which a host that takes part has no storage, or is not there.
+/// Refuses a fault that leaves a host without storage, or whose host does not take part.
 fn check_the_rest(
     fault: &Fault,
     hit: &VolumeParts,
@@ -164,19 +164,19 @@ fn deployment_of<'a>(fault: &Fault, deployments: &'a [Deployment]) -> Option<&'a
     }
 }
 
-/// A node that a fault names, or the one after that of the host; from 0.
+/// Index of the node that a fault names, or of the one after the host's, from 0.
 fn node_of(named: Option<u32>, own: StoreNode) -> usize {
     named.map_or((own.node + 1) % own.nodes, |node| node as usize - 1)
 }
 
-/// The volume that a fault names, or the first one of its host.
+/// Volume that a fault names, or the first one of its host.
 fn hit_by<'a>(fault: &Fault, host: &str, parts: &'a [VolumeParts]) -> Option<&'a VolumeParts> {
     parts.iter().find(|parts| {
         parts.host == host && fault.volume.as_ref().is_none_or(|volume| *volume == parts.volume)
     })
 }
 
-/// A fault with what it does to the part of the array that it hits.
+/// Fault on the array, with its effect on the part that it hits.
 fn on_array(fault: &Fault, hit: &VolumeParts, parts: &[VolumeParts]) -> PlannedFault {
     let drive = fault.kind.disk().and_then(|disk| hit.drives.get(disk as usize - 1).copied());
     let (what, effect) = effect(fault, hit, drive.unwrap_or(0));
@@ -184,7 +184,7 @@ fn on_array(fault: &Fault, hit: &VolumeParts, parts: &[VolumeParts]) -> PlannedF
     PlannedFault { fault: fault.clone(), host: hit.host.clone(), felt_by, what, effect }
 }
 
-/// What goes wrong, in words, and what the array does then. `drive` is the disk that is hit, if one is.
+/// Description of a fault, and the reaction of the array. `drive`: the disk that is hit.
 fn effect(fault: &Fault, hit: &VolumeParts, drive: usize) -> (String, Effect) {
     let VolumeParts { host, volume, controller, .. } = hit;
     let (controller, link) = (*controller, hit.paths[0].links[0]);

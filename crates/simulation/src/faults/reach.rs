@@ -12,8 +12,8 @@ use solution::{Fault, FaultKind};
 
 use crate::storage::VolumeParts;
 
-/// The hosts that feel a fault of a part of the array: those with volumes on the part, which is `drive` if a
-/// drive is hit. A controller that takes over is silent meanwhile.
+/// Hosts that a failing part of the array affects: those with volumes on it (on `drive` if one is hit). A controller
+/// that takes over does not answer meanwhile.
 pub(super) fn felt_by(
     kind: &FaultKind,
     hit: &VolumeParts,
@@ -55,13 +55,13 @@ fn store(parts: &VolumeParts) -> Option<usize> {
     parts.node.map(|node| node.store)
 }
 
-/// Whether requests still find a way to a volume without these controllers and, if one is named, this link.
+/// Whether a volume can be reached without these controllers and, if one is named, this link.
 fn is_reached(volume: &VolumeParts, dead: &BTreeSet<usize>, lost_link: Option<usize>) -> bool {
     let is_well = |link: &usize| Some(*link) != lost_link;
     volume.paths.iter().any(|path| !dead.contains(&path.controller) && path.links.iter().all(is_well))
 }
 
-/// A volume that its hosts cannot reach any more when these controllers have failed, `controller` among them.
+/// Returns a volume that its hosts cannot reach once these controllers, `controller` among them, have failed.
 pub(super) fn cut_off<'a>(
     parts: &'a [VolumeParts],
     dead: &BTreeSet<usize>,
@@ -71,9 +71,8 @@ pub(super) fn cut_off<'a>(
     parts.iter().filter(leads_there).find(|volume| !is_reached(volume, dead, None))
 }
 
-/// Whether I/O of a host waits for the end of a fault, and the fault for the end of a test that may not come
-/// without that I/O. What the file alone says of it was checked when it was read; controllers that die leave
-/// fewer paths.
+/// Whether a fault without a time of its own would block its test: I/O of a host waits for the end of the fault, and
+/// the fault for the end of the test. The solution file was checked for this; controllers that fail leave fewer paths.
 pub(super) fn holds_its_test(fault: &Fault, hit: &VolumeParts, dead: &BTreeSet<usize>) -> bool {
     fault.kind == FaultKind::PathLost
         && !fault.has_end()

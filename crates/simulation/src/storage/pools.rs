@@ -17,7 +17,7 @@ use super::{Builder, Outcome, layout};
 const GIB: f64 = (1u64 << 30) as f64;
 
 impl Builder<'_> {
-    /// Room for a volume in the pool that it is a part of.
+    /// Reserves room for a volume in its pool.
     pub(super) fn in_pool(
         &mut self,
         number: usize,
@@ -42,7 +42,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The store, or the group, that a pool is at a place: made when its first volume asks for it.
+    /// Store or RAID group of a pool at a place; created when its first volume needs it.
     fn shared(
         &mut self,
         place: &str,
@@ -58,7 +58,7 @@ impl Builder<'_> {
         Ok(made)
     }
 
-    /// Room for a volume in a pool that is a group.
+    /// Reserves room for a volume in a pool that is a RAID group.
     fn in_group(
         &mut self,
         place: &str,
@@ -80,7 +80,7 @@ impl Builder<'_> {
         Ok(Target::Thin { pool: self.hardware.thin_pools.len() - 1 })
     }
 
-    /// The group that a pool is, and that of its faster tier.
+    /// RAID group of a pool, and that of its faster tier.
     fn pool_group(&mut self, place: &str, pool: usize) -> Outcome<usize> {
         let (described, path) = (&self.solution.pools[pool], format!("pool[{pool}]"));
         let layout_of_pool = match &self.spec.store {
@@ -111,7 +111,7 @@ impl Builder<'_> {
         Ok(group)
     }
 
-    /// The next part of a group that is a pool.
+    /// Reserves the next part of a RAID group that serves as a pool.
     fn cut(&mut self, group: usize, bytes: u64, info: &VolumeInfo, at: &str) -> Outcome<Target> {
         let (capacity, row) = (self.group_bytes(group), self.row_bytes(group));
         let taken = self.taken_bytes.entry(group).or_default();
@@ -162,7 +162,7 @@ impl Builder<'_> {
         Ok(self.hardware.log_stores.len() - 1)
     }
 
-    /// Refuses databases that are larger than a log-structured store, of what its kind keeps of a byte written.
+    /// Refuses databases that are larger than a log-structured store, after the reduction that its kind achieves.
     /// Other pools are checked when the file is read.
     fn check_log_store(&self, place: &str, pool: usize, stored_per_written: f64) -> Outcome<()> {
         let solution = self.solution;
@@ -185,14 +185,14 @@ impl Builder<'_> {
         Err(self.solution.error(&format!("pool[{pool}].disks"), message, Some(help.into())))
     }
 
-    /// Bytes of the databases of all tested hosts of a place, also of those that take no part in this simulation.
+    /// Bytes of the databases of all tested hosts at a place, also of those outside this simulation.
     pub(super) fn resident_bytes(&self, place: &str) -> u64 {
         let hosts = self.solution.hosts_under_test();
         let here = hosts.iter().filter(|host| self.solution.place_of(host) == place);
         here.map(|host| host.database_bytes(None)).sum()
     }
 
-    /// The flash caches for reads, one for each array.
+    /// Adds the flash read caches, one for each array.
     pub(super) fn add_read_caches(&mut self) -> Outcome<()> {
         let Some(spec) = &self.spec.read_cache else { return Ok(()) };
         let at = "array.read_cache";

@@ -6,7 +6,7 @@ use solution::{Raid, ReplicatedStore as Spec};
 
 use super::{Builder, Outcome};
 
-/// Extents of a strip, at most.
+/// Largest number of extents in a strip.
 const STRIP_EXTENTS: u32 = 4;
 
 impl Builder<'_> {
@@ -60,8 +60,8 @@ impl Builder<'_> {
         Ok(self.hardware.replicated_stores.len() - 1)
     }
 
-    /// A strip lies on all nodes but as many as may be lost, so that what they held can be worked out on one
-    /// that is left.
+    /// Layout of erasure coding. A strip leaves out as many nodes as may be lost, so that lost parts can be rebuilt on
+    /// one of them.
     fn erasure_coding(&self, spec: &Spec, replicas: u32) -> Outcome<Option<ErasureCoding>> {
         let Some(wished) = spec.erasure_coding else { return Ok(None) };
         let parities = replicas.saturating_sub(1);

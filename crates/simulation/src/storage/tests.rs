@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-/// Four hosts, two in each of two enclosures with spares.
+/// Solution text with four hosts, two in each of two enclosures with spares.
 const SOLUTION: &str = r#"
 [solution]
 name = "Domains"
@@ -107,7 +107,7 @@ fn divided(solution: &Solution, hosts: &[&str]) -> Vec<Vec<usize>> {
     domains(solution, &deployments(solution, hosts))
 }
 
-/// Names of everything in the hardware of these hosts, and its volumes.
+/// Names of all hardware of these hosts, and of their volumes.
 fn names(solution: &Solution, deployments: &[Deployment], hosts: &[usize]) -> Vec<String> {
     let spec = solution.array.as_ref().expect("it has an array");
     let (hardware, _) = hardware(solution, spec, deployments, hosts, &Assumptions::shipped())

@@ -12,7 +12,7 @@ use world::{
     TemplatePages,
 };
 
-/// An open file of the shadow.
+/// An open file of the shadowed disk.
 pub(super) struct ShadowFile {
     node: Rc<Node>,
     path: Rc<str>,

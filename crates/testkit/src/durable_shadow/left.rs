@@ -17,7 +17,7 @@ use super::names::{Change, Names, Slot, nameless};
 use super::node::{Layer, Node};
 use world::SECTOR_BYTES;
 
-/// What the numbers of the file say.
+/// Purpose of each number in the file of leftovers.
 const FILE: u64 = 0;
 const DIR: u64 = 1;
 const GONE: u64 = 2;
@@ -29,7 +29,7 @@ const REMOVE: u64 = 3;
 #[derive(Default)]
 struct Writer {
     out: Vec<u8>,
-    /// Files by where they are in memory, numbered as they come.
+    /// Files by their address in memory, numbered in the order of their appearance.
     nodes: Vec<Rc<Node>>,
 }
 
@@ -75,7 +75,7 @@ impl Writer {
         }
     }
 
-    /// The path of the real file, or its bytes if it has no name; then what was written above it.
+    /// Describes a file: path of the real file, or its bytes if it has no name, then the unsynced writes.
     fn contents(&mut self, node: &Node, real_names: &BTreeMap<u64, PathBuf>) -> io::Result<()> {
         let metadata = node.real().metadata()?;
         if let Some(path) = real_names.get(&metadata.ino()) {
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Names {
-    /// The real files in the directories that are seen, by their numbers.
+    /// Numbers of the real files in the visible directories.
     fn real_names(&self) -> io::Result<BTreeMap<u64, PathBuf>> {
         let mut real_names = BTreeMap::new();
         let directories: BTreeSet<&Path> =
@@ -157,7 +157,7 @@ impl Names {
         Ok(real_names)
     }
 
-    /// Writes down everything that is not durable.
+    /// Writes everything that is not durable into the file of leftovers, for the next process.
     pub(super) fn leave(&self, to: &Path) -> io::Result<()> {
         let mut names = Writer::default();
         names.number(self.seen.len() as u64);
@@ -185,8 +185,7 @@ impl Names {
         fs::write(to, [files.out, names.out].concat())
     }
 
-    /// Takes up what another process has left there, and removes the file: what this process does not leave
-    /// again is lost.
+    /// Loads the leftovers of another process and removes their file. What this process does not leave again is lost.
     pub(super) fn take_up(from: &Path) -> io::Result<Names> {
         let bytes = fs::read(from)?;
         fs::remove_file(from)?;

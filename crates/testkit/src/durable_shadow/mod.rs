@@ -43,7 +43,7 @@ use world::{
     Time, WallClock, Work, World,
 };
 
-/// See the [module](self).
+/// Test host whose unsynced writes, names and sizes live in memory only (see the [module](self)).
 pub struct ShadowHost {
     inner: Rc<dyn Host>,
     shared: Rc<Shared>,
@@ -53,13 +53,13 @@ pub struct ShadowHost {
 }
 
 impl ShadowHost {
-    /// A decorated `inner`; use [`World::host`] for it and [`World::new`] with the result.
+    /// Decorates `inner`. Use [`World::host`] for it, and [`World::new`] with the result.
     pub fn new(inner: Rc<dyn Host>, options: ShadowOptions) -> ShadowHost {
         ShadowHost::seeing(Names::default(), inner, options)
     }
 
-    /// The same over what a process has left there that ended alone ([`PowerSwitch::arm_process_end`]): this
-    /// one reads it, and loses what it does not sync of it when the power fails. The file is gone then.
+    /// Decorates a host over the leftovers of a process that ended alone ([`PowerSwitch::arm_process_end`]). This
+    /// process reads them, and what it does not sync is lost when the power fails. Removes the file of leftovers.
     ///
     /// # Errors
     /// If the file, or a real one that it names, cannot be read.
@@ -81,12 +81,12 @@ impl ShadowHost {
         ShadowHost { inner, shared, names, syncing_names: Rc::default(), power }
     }
 
-    /// Ends the process as a power cut would.
+    /// Switch that ends the process as a power cut would.
     pub fn power_switch(&self) -> PowerSwitch {
         self.power.clone()
     }
 
-    /// Does something with the names, in one step.
+    /// Runs a closure on the table of names, without an interruption.
     fn with_names<T: 'static>(
         &self,
         work: impl FnOnce(&mut Names) -> Result<T> + 'static,
@@ -98,7 +98,7 @@ impl ShadowHost {
         })
     }
 
-    /// Changes names, in one step.
+    /// Changes names without an interruption.
     fn change_names<T: 'static>(
         &self,
         work: impl FnOnce(&mut Names) -> Result<T> + 'static,

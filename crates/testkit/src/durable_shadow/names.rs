@@ -17,7 +17,7 @@ use world::real::failed;
 use world::real::names as real;
 use world::{Entry, Error, ErrorKind, OpenMode, Result};
 
-/// What is seen at a path, where that may differ from the real directory or where files are open.
+/// State of a path that may differ from the real directory, or at which files are open.
 pub(super) enum Slot {
     File(Rc<Node>),
     Dir,
@@ -42,7 +42,7 @@ impl Change {
         std::iter::once(first).chain(second).map(String::as_str)
     }
 
-    /// The name that it makes.
+    /// Name that the change creates.
     fn gives(&self) -> Option<&str> {
         match self {
             Change::Create { path, .. } | Change::CreateDir { path } => Some(path),
@@ -51,7 +51,7 @@ impl Change {
         }
     }
 
-    /// The name that must be there before it.
+    /// Name that must exist before the change.
     fn takes(&self) -> Option<&str> {
         match self {
             Change::Rename { from, .. } => Some(from),
@@ -73,16 +73,16 @@ impl Change {
     }
 }
 
-/// See the module.
+/// Names of files as the program sees them, with the changes that are not durable (see the module).
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) seen: BTreeMap<String, Slot>,
-    /// In the order in which they were made; `true` once `sync_dir` has asked for it.
+    /// Changes in their order; `true` once `sync_dir` has asked for the change.
     pub(super) changes: Vec<(Change, bool)>,
 }
 
 impl Names {
-    /// Opens what is seen at `path`.
+    /// Opens the file that the program sees at `path`.
     pub fn open(&mut self, path: &str, mode: OpenMode) -> Result<Rc<Node>> {
         match self.seen.get(path) {
             Some(Slot::File(node)) => return Ok(node.clone()),
@@ -101,7 +101,7 @@ impl Names {
         Ok(self.see(path, Rc::new(node)))
     }
 
-    /// Creates a file that has no real name yet.
+    /// Creates a file whose name does not exist on the real disk yet.
     pub fn create(&mut self, path: &str) -> Result<Rc<Node>> {
         self.check_free(path)?;
         let nameless = nameless(Path::new(existing_ancestor(path))).and_then(Node::new);
@@ -166,7 +166,7 @@ impl Names {
         Ok(entries.into_values().collect())
     }
 
-    /// Asks for the changes in `dir` to become durable, and for earlier ones that they build upon.
+    /// Marks the changes in `dir`, and earlier ones on which they depend, as asked for by a directory sync.
     pub fn mark_synced(&mut self, dir: &str) -> Result<()> {
         if !self.entry(dir)?.is_some_and(|entry| entry.is_dir) {
             return Err(error(ErrorKind::NotFound, "sync directory", dir));
@@ -183,7 +183,7 @@ impl Names {
         Ok(())
     }
 
-    /// Makes the next change durable that can be; `false` if there is none.
+    /// Applies the next change that a directory sync asked for to the real disk; `false` if there is none.
     ///
     /// Names in a directory whose own name is not durable wait for it: a power cut would lose them with it.
     pub fn apply_next(&mut self) -> Result<bool> {
@@ -196,7 +196,7 @@ impl Names {
         Ok(true)
     }
 
-    /// The files that are seen.
+    /// Files that the program sees.
     pub fn nodes(&self) -> impl Iterator<Item = &Rc<Node>> {
         self.seen.values().filter_map(|slot| match slot {
             Slot::File(node) => Some(node),
@@ -204,7 +204,7 @@ impl Names {
         })
     }
 
-    /// What a power cut leaves of the changes that are not durable.
+    /// Decides which changes of names survive a power cut, and applies them.
     pub fn lose(&self, shared: &Shared, unkindness: &Unkindness) {
         let mut surviving = Vec::new();
         let mut needed = None;
@@ -225,7 +225,7 @@ impl Names {
         }
     }
 
-    /// Drops what is known about paths where the real directory says the same.
+    /// Drops entries that equal the real directory.
     pub fn forget_clean(&mut self) {
         let changes = &self.changes;
         self.seen.retain(|path, slot| {
@@ -264,12 +264,12 @@ impl Slot {
     }
 }
 
-/// A new file without a name in this directory.
+/// Creates a file without a name in this directory.
 pub(super) fn nameless(directory: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).open(directory)
 }
 
-/// The nearest real directory above `path`, or `path` itself.
+/// Nearest existing real directory above `path`, or `path` itself.
 pub(super) fn existing_ancestor(path: &str) -> &str {
     let mut ancestor = path;
     while !Path::new(ancestor).is_dir() && parent(ancestor) != ancestor {
@@ -278,7 +278,7 @@ pub(super) fn existing_ancestor(path: &str) -> &str {
     ancestor
 }
 
-/// Gives a nameless file its name.
+/// Gives a file without a name its name on the real disk.
 fn link(file: &fs::File, path: &str) -> Result<()> {
     let link = || -> io::Result<()> {
         let from = format!("/proc/self/fd/{}", file.as_raw_fd());

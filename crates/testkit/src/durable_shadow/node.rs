@@ -11,30 +11,30 @@ use super::power_cut::{DiskEvent, Pieces, Unkindness};
 use super::shared::Shared;
 use world::{Bufs, SECTOR_BYTES};
 
-/// What a disk writes all or nothing.
+/// Bytes that a disk writes completely or not at all.
 const ATOM_BYTES: usize = 512;
-/// Pieces of a torn sync, with a pause after each.
+/// Number of pieces of a torn sync, with a pause after each.
 const PIECES: usize = 8;
 
-/// One file, whatever its name.
+/// A file, whatever its name: the real file and the unsynced layers above it.
 pub(super) struct Node {
     real: std::fs::File,
     layers: RefCell<Layers>,
-    /// Held during a sync: the next one waits.
+    /// Held during a sync, so that the next sync waits.
     syncing: Mutex<()>,
 }
 
-/// Changes that are not in the real file, newest on top.
+/// Unsynced changes of a file, newest layer on top.
 struct Layers {
     pending: Layer,
-    /// What the running sync is handing over.
+    /// Layer that the running sync is writing to the real file.
     syncing: Option<Layer>,
 }
 
 #[derive(Clone)]
 pub(super) struct Layer {
     pub(super) bytes: u64,
-    /// What lies below this layer shows through up to here only: the file was once cut to this size.
+    /// Size to which the file was cut before this layer: older layers are visible only below it.
     pub(super) floor: u64,
     pub(super) sectors: BTreeMap<u64, Box<[u8]>>,
 }
@@ -44,7 +44,7 @@ impl Layer {
         Layer { bytes, floor: bytes, sectors: BTreeMap::new() }
     }
 
-    /// The sector as this layer has it; `None` if what lies below shows through.
+    /// Contents of a sector in this layer; `None` if the layer below is visible.
     fn sector(&self, index: u64) -> Option<Option<&[u8]>> {
         match self.sectors.get(&index) {
             Some(sector) => Some(Some(sector)),
@@ -60,12 +60,12 @@ impl Node {
         Ok(Node::with_unsynced(real, pending))
     }
 
-    /// A file above which another process has left something.
+    /// Builds a file with unsynced changes that another process left.
     pub fn with_unsynced(real: std::fs::File, pending: Layer) -> Node {
         Node { real, layers: RefCell::new(Layers { pending, syncing: None }), syncing: Mutex::default() }
     }
 
-    /// What is not in the real file for certain.
+    /// Changes that may not be in the real file.
     pub fn unsynced(&self) -> Layer {
         let layers = self.layers.borrow();
         let (pending, Some(syncing)) = (&layers.pending, &layers.syncing) else {
@@ -86,7 +86,7 @@ impl Node {
         self.layers.borrow().pending.bytes
     }
 
-    /// Whether the real file already is what is seen.
+    /// Whether the real file equals what the program sees.
     pub fn is_clean(&self) -> bool {
         let layers = self.layers.borrow();
         let size_same = self.real.metadata().is_ok_and(|metadata| metadata.len() == layers.pending.bytes);
@@ -116,7 +116,7 @@ impl Node {
         Ok(())
     }
 
-    /// Past the end of the real file there are zeros: a size that is seen but not durable.
+    /// Reads the real file. Bytes behind its end are zero, because a visible size may not be durable.
     fn read_real(&self, index: u64, sector: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         while done < sector.len() {
@@ -146,7 +146,7 @@ impl Node {
         pending.sectors.split_off(&bytes.div_ceil(SECTOR_BYTES as u64));
     }
 
-    /// Hands everything that has been done until now to the real file. `happened` is told of each step.
+    /// Writes all changes so far to the real file. Calls `happened` at each step.
     pub async fn sync(&self, shared: &Shared, happened: impl Fn(DiskEvent)) -> io::Result<()> {
         let _turn = self.syncing.lock().await;
         let layer = {
@@ -202,7 +202,7 @@ impl Node {
         self.real.set_len(layer.bytes)
     }
 
-    /// What a power cut leaves of the changes that are not durable. Errors are losses, too.
+    /// Decides which unsynced changes of the file survive a power cut, and applies them. Errors count as losses.
     pub fn lose(&self, shared: &Shared, unkindness: &Unkindness) {
         let Pieces { grain_bytes, survives_percent } = unkindness.pieces;
         let survives = || shared.below(100) < survives_percent;

@@ -9,53 +9,54 @@
 //!
 //! Limits: what a file system does to its own structures is not modelled.
 
-/// Kinds of event at which the power can fail.
+/// Kind of disk event at which the power can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskEvent {
-    /// A file was written, or its size changed.
+    /// A write to a file, or a change of its size.
     Write,
-    /// A sync of a file began, came further, or ended; its first sector, where headers are, is not in it.
+    /// Start, progress or end of a file's sync, without the first sector, which holds the header.
     Sync,
-    /// The same with the first sector.
+    /// The same for the sync of the first sector.
     HeadSync,
-    /// A name was made, changed or removed.
+    /// Creation, change or removal of a name.
     Name,
-    /// A sync of a directory began, came further, or ended.
+    /// Start, progress or end of a directory's sync.
     SyncDir,
 }
 
 impl DiskEvent {
-    /// Every kind.
+    /// All kinds of events.
     pub const ALL: [DiskEvent; 5] =
         [DiskEvent::Write, DiskEvent::Sync, DiskEvent::HeadSync, DiskEvent::Name, DiskEvent::SyncDir];
 }
 
-/// When the power fails, counted from [`super::PowerSwitch::arm`].
+/// Moment of the power cut, counted from [`super::PowerSwitch::arm`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PowerCut {
-    /// At the event of this kind ...
+    /// Kind of event at which the power fails.
     pub event: DiskEvent,
-    /// ... with this number, from 1 ...
+    /// Number of that event, from 1.
     pub number: u64,
-    /// ... or so many events of any kind later.
+    /// Number of further events, of any kind, after which the power fails.
     pub later: u64,
-    /// What becomes of the writes that were not synced; drawn if not set.
+    /// Fate of the unsynced writes; drawn at random if not set.
     pub pieces: Option<Pieces>,
 }
 
-/// How the writes that were not synced fall apart at a power cut.
+/// How unsynced writes are torn at a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pieces {
-    /// Bytes that are there or not as a whole; a power of two of at least 64.
+    /// Size of the pieces that survive or are lost as a whole, bytes; a power of two, at least 64.
     pub grain_bytes: u64,
-    /// Chance of such a piece, or of a size, to be there.
+    /// Probability in percent that a piece, or a size, survives.
     pub survives_percent: usize,
 }
 
-/// What one power cut is like.
+/// Random choices of one power cut.
 pub(super) struct Unkindness {
     pub pieces: Pieces,
-    /// Whether of the names only the newest change is there, with those it builds upon; else each by the chance.
+    /// Whether only the newest change of names survives, with those on which it depends. Otherwise each survives by
+    /// chance.
     pub newest_name_only: bool,
 }
 

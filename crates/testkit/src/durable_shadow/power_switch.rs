@@ -10,7 +10,7 @@ use super::names::Names;
 use super::power_cut::{DiskEvent, Pieces, PowerCut, Unkindness};
 use super::shared::Shared;
 
-/// Cuts the power of a shadow's disk, and with it the life of the process.
+/// Switch that cuts the power of the shadowed disk and ends the process.
 #[derive(Clone)]
 pub struct PowerSwitch {
     pub(super) shared: Rc<Shared>,
@@ -18,19 +18,19 @@ pub struct PowerSwitch {
 }
 
 impl PowerSwitch {
-    /// From now on events are counted, until the power fails.
+    /// Starts to count events until the power fails.
     pub fn arm(&self, cut: PowerCut) {
         self.shared.cut.set(Some(cut));
     }
 
-    /// From now on events are counted, until the process ends alone. What is not durable goes to that file, for
+    /// Starts to count events until the process ends alone. What is not durable goes to that file, for
     /// [`super::ShadowHost::take_up`].
     pub fn arm_process_end(&self, cut: PowerCut, leaves: PathBuf) {
         self.shared.leaves.replace(Some(leaves));
         self.arm(cut);
     }
 
-    /// Something has happened. Nothing of the shadow may be borrowed.
+    /// Counts a disk event, and cuts the power if its time has come. The caller must hold no borrow of the shadow.
     pub(super) fn event(&self, event: DiskEvent) {
         let Some(mut cut) = self.shared.cut.get() else { return };
         if cut.number > 0 {
@@ -44,7 +44,7 @@ impl PowerSwitch {
         self.shared.cut.set(Some(cut));
     }
 
-    /// The end. Errors do not matter any more: what cannot be done is lost.
+    /// Cuts the power: applies what survives and ends the process. Errors count as losses.
     fn cut(&self, pieces: Option<Pieces>) {
         let names = self.names.borrow();
         if let Some(leaves) = &*self.shared.leaves.borrow() {

@@ -13,32 +13,32 @@ use rand_chacha::rand_core::Rng;
 use super::power_cut::PowerCut;
 use world::{Duration, Host, IoTotals, LocalFuture, Result};
 
-/// How unkind the disk is.
+/// Options of the shadowed disk: how much it loses.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ShadowOptions {
-    /// Of all random choices.
+    /// Seed of all random choices.
     pub seed: u64,
     /// A sync hands over single sectors in random order, with pauses: a kill in the middle leaves torn writes.
     pub torn_sync: bool,
-    /// Percentage of writes that reach the real file at once, without waiting for a sync.
+    /// Percentage of writes that reach the real file at once, before a sync.
     pub early_write_percent: u8,
-    /// Syncs that are asked for in this line of the source ("log/writer.rs:12") do nothing: to show that a test fails
-    /// without them. Needs line numbers in the binary, and is slow.
+    /// Source lines ("log/writer.rs:12") whose syncs do nothing, to show that a test fails without them. Needs line
+    /// numbers in the binary, and is slow.
     pub ignored_sync: Option<&'static str>,
 }
 
-/// What host and files share.
+/// State that the host and its files share.
 pub(super) struct Shared {
     pub inner: Rc<dyn Host>,
     pub options: ShadowOptions,
     pub random: RefCell<ChaCha12Rng>,
     pub totals: Cell<IoTotals>,
     pub cut: Cell<Option<PowerCut>>,
-    /// Where a process that ends alone leaves what is not durable.
+    /// File for what is not durable when a process ends alone.
     pub leaves: RefCell<Option<PathBuf>>,
 }
 
-/// How long a torn sync waits between its pieces.
+/// Pause between the pieces of a torn sync.
 const PAUSE: Duration = Duration::from_micros(200);
 
 impl Shared {
@@ -48,7 +48,7 @@ impl Shared {
         self.totals.set(totals);
     }
 
-    /// A random number below `limit`.
+    /// Draws a random number below `limit`.
     pub fn below(&self, limit: usize) -> usize {
         (self.random.borrow_mut().next_u64() % limit as u64) as usize
     }
@@ -59,14 +59,14 @@ impl Shared {
         }
     }
 
-    /// A chance to be killed, if syncs are torn.
+    /// Pauses if syncs are torn, so that a kill can hit the middle of one.
     pub async fn pause(&self) {
         if self.options.torn_sync {
             self.inner.sleep_until(self.inner.now() + PAUSE).await;
         }
     }
 
-    /// Whether the sync that is being asked for is one of those that do nothing.
+    /// Whether the current sync is one of those that tests switch off.
     pub fn ignores_sync(&self) -> bool {
         self.options.ignored_sync.is_some_and(|line| {
             let line = format!("{line}:");
@@ -74,7 +74,7 @@ impl Shared {
         })
     }
 
-    /// Runs `work` to its end even if its caller no longer waits for it.
+    /// Runs `work` to its end even if its caller is dropped.
     pub fn finish<T: 'static>(
         self: &Rc<Self>,
         work: impl Future<Output = Result<T>> + 'static,
@@ -90,7 +90,7 @@ impl Shared {
     }
 }
 
-/// Completes when first polled again: an operation gives other tasks a turn, as a disk would.
+/// Future that is ready at its second poll, so that other tasks get a turn as with a real disk.
 pub(super) async fn turn() {
     let mut waited = false;
     std::future::poll_fn(|cx| {

@@ -24,7 +24,7 @@ fn shadowed(world: &World, options: ShadowOptions) -> World {
     World::new(Rc::new(ShadowHost::new(world.host().clone(), options)))
 }
 
-/// Runs a test in an empty directory of a shadow.
+/// Runs a test in an empty directory of a shadowed disk.
 fn with_shadow<F: Future<Output = ()>>(options: ShadowOptions, test: impl FnOnce(World, String) -> F) {
     let dir = scratch_dir();
     let path = dir.path().to_str().unwrap().to_owned();
@@ -40,7 +40,7 @@ async fn write(file: &File, page_index: u64, fills: &[u8]) {
     file.write_at(page_index * 4096, bufs).await.0.unwrap();
 }
 
-/// The first byte of each page, all of which must be of one byte.
+/// First byte of each page; checks that all bytes of a page are equal.
 async fn fills(file: &File) -> Vec<u8> {
     let pages = file.size().await.unwrap() / 4096;
     let (result, bufs) = file.read_at(0, (0..pages).map(|_| PageBuf::empty(4096)).collect()).await;
@@ -222,7 +222,7 @@ fn early_writes_reach_the_real_file_without_a_sync() {
     });
 }
 
-/// All names of a directory with the first byte of every page.
+/// All names of a directory, each with the first byte of every page.
 async fn everything(world: &World, dir: &str) -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     for entry in world.list(dir).await.unwrap() {
@@ -233,7 +233,7 @@ async fn everything(world: &World, dir: &str) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// One random change to the file `name` of `dir`; the same choices make the same change.
+/// Makes one random change to the file `name` in `dir`. Equal choices make equal changes.
 async fn change(world: &World, dir: &str, choices: [u64; 4]) -> world::Result<()> {
     let [what, name, value, more] = choices;
     let path = format!("{dir}/{}", name % 3);
@@ -287,7 +287,7 @@ fn what_is_seen_is_always_what_an_undecorated_world_shows_and_real_once_all_is_s
     }
 }
 
-/// Where the child process works.
+/// Environment variable with the directory of the child process.
 const DIR_VARIABLE: &str = "SHADOW_TEST_DIR";
 
 #[test]

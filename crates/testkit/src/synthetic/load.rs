@@ -4,7 +4,8 @@ use results::*;
 
 use super::{Generator, distribution};
 
-/// Operations of one class per second and database, their size and mean latency; whether they are the log's.
+/// I/O classes of the synthetic load: operations per second and database, size, mean latency, and whether they belong
+/// to the log.
 const CLASSES: [(IoClass, f64, u64, f64, bool); 6] = [
     (IoClass::TransactionalRead, 31.1, 33_600, 11.7, false),
     (IoClass::TransactionalWrite, 14.1, 35_500, 7.5, false),
@@ -17,11 +18,11 @@ const CLASSES: [(IoClass, f64, u64, f64, bool); 6] = [
 #[derive(Default)]
 struct Judged {
     reads: IoTotals,
-    /// Of the first host.
+    /// Transactional I/O of the first host.
     transactional: u64,
 }
 
-/// Part `n` of `parts`; the parts add up to the whole.
+/// Part `n` when a number is divided into `parts`; the parts add up to the whole.
 fn part(whole: IoTotals, n: u64, parts: u64) -> IoTotals {
     let share = |whole: u64| whole * (n + 1) / parts - whole * n / parts;
     IoTotals {
@@ -32,13 +33,13 @@ fn part(whole: IoTotals, n: u64, parts: u64) -> IoTotals {
     }
 }
 
-/// A sample that is being made.
+/// A sample of the synthetic run under construction.
 #[derive(Clone, Copy)]
 struct Moment {
     test: u32,
     t_ms: u64,
     length_s: u64,
-    /// How much slower than usual the storage is in this run, at this time of the day, and in one bad minute.
+    /// Factor by which latencies are higher than usual: in this run, at this time of day, and in one bad minute.
     slower: f64,
     wave: f64,
     spike: f64,
@@ -50,7 +51,7 @@ impl Moment {
     }
 }
 
-/// What each host did, by measure, in the order in which it was first seen.
+/// Sums of each host by measure, in the order of first appearance.
 #[derive(Default)]
 struct HostSums(Vec<(Origin, Measure, IoTotals)>);
 
@@ -110,7 +111,7 @@ impl Generator<'_> {
         self.end(test)
     }
 
-    /// One sample of every database and log, and its seconds of every host.
+    /// Records one sample of every database and log, and the seconds of every host.
     fn load_sample(
         &mut self,
         test: u32,
@@ -193,7 +194,7 @@ impl Generator<'_> {
         self.counter(moment, log, Counter::LogGenerations, logs)
     }
 
-    /// What the hosts did, second by second, with the distribution of the whole sample.
+    /// Records the seconds of the hosts, with the latency distribution of the whole sample.
     fn host_seconds(&mut self, moment: Moment, hosts: HostSums) -> Result<(), RecordError> {
         let Moment { test, t_ms, length_s, .. } = moment;
         for (origin, measure, sum) in hosts.0 {

@@ -9,25 +9,25 @@ use hdrhistogram::Histogram as Hdr;
 use hdrhistogram::serialization::{Serializer, V2Serializer};
 use results::*;
 
-/// What the run looks like.
+/// Shape of a synthetic run.
 pub struct Shape {
-    /// Databases of all hosts.
+    /// Number of databases of all hosts.
     pub databases: u32,
-    /// Hosts that took part.
+    /// Number of hosts.
     pub hosts: u32,
-    /// Databases that share one log.
+    /// Number of databases that share one log.
     pub databases_per_instance: u32,
-    /// Length of the stress window; the performance window has 2 h at most.
+    /// Length of the stress window, s; the performance window has 2 h at most.
     pub window_s: u64,
-    /// Length of a sample.
+    /// Length of a sample, s.
     pub sample_s: u64,
-    /// The world that the run claims.
+    /// World that the run claims: real or simulated.
     pub world: WorldKind,
-    /// The last load test fails its latency limits.
+    /// Whether the last load test breaks its latency limits.
     pub fails: bool,
-    /// The run is cut off in the middle of the stress test.
+    /// Whether the run is cut off in the middle of the stress test.
     pub cut: bool,
-    /// Appended to every name and note.
+    /// Text that is appended to every name and note, to test escaping.
     pub hostile: &'static str,
 }
 
@@ -47,7 +47,7 @@ impl Default for Shape {
     }
 }
 
-/// splitmix64.
+/// Random numbers (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -76,7 +76,7 @@ struct Generator<'a> {
     ordinal: u32,
 }
 
-/// Records the run.
+/// Records the synthetic run.
 pub fn record(shape: &Shape, to: &mut dyn Recorder) -> Result<(), RecordError> {
     let mut run = Run {
         id: format!("2026-11-21T06-00-00Z-7f3a{}", shape.hostile),
@@ -237,7 +237,7 @@ impl Generator<'_> {
         self.to.record(test.into())
     }
 
-    /// A test that does one class of I/O in one stream per database.
+    /// Records a test that does one class of I/O in one stream per database.
     fn plain(&mut self, kind: &str, name: &str, class: IoClass, size: u64) -> Result<(), RecordError> {
         let test = self.start(kind, name)?;
         self.stream(test.ordinal, class, size)?;
@@ -385,7 +385,7 @@ impl Generator<'_> {
         self.end(test)
     }
 
-    /// As in simulated time, where the storage can be looked into.
+    /// Records parts of the storage, as a simulation does.
     fn storage_parts(&mut self, test: u32) -> Result<(), RecordError> {
         for (number, kind) in (1..).zip(["drive", "controller", "processor"]) {
             let part = StoragePart {
@@ -413,7 +413,7 @@ impl Generator<'_> {
     }
 }
 
-/// A skewed distribution with the count, about the mean and exactly the maximum of a sample.
+/// Skewed latency distribution with the count, about the mean and exactly the maximum of a sample.
 fn distribution(sample: &Sample) -> Histogram {
     let mut hdr = Hdr::<u64>::new_with_bounds(1, 3_600_000_000, 2).expect("constant bounds are valid");
     let totals = sample.totals;

@@ -5,7 +5,7 @@ use array::Path;
 use super::*;
 use crate::storage::StoreNode;
 
-/// A volume on disks of its own, behind two controllers with a link to each, owned by the first.
+/// Volume on disks of its own, behind two controllers with a link to each, owned by the first.
 fn volume(host: usize) -> VolumeParts {
     let way = |controller| Path { links: vec![2 * host + controller], controller };
     VolumeParts {
@@ -21,7 +21,7 @@ fn volume(host: usize) -> VolumeParts {
     }
 }
 
-/// The numbers of the hosts that feel a fault of the first volume.
+/// Indexes of the hosts that a fault of the first volume affects.
 fn felt(kind: &FaultKind, parts: &[VolumeParts]) -> String {
     let felt = felt_by(kind, &parts[0], parts[0].drives.first().copied(), parts);
     felt.iter().map(|host| host.trim_start_matches('h')).collect()
