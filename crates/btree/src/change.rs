@@ -17,81 +17,81 @@ use thiserror::Error;
 
 use crate::page_coding::PageCoding;
 
-/// What tells an entry apart in its tree.
+/// Name of an entry in its tree: its key, and its data where keys repeat.
 pub type EntryName = SmallVec<[u8; 16]>;
 
 /// The key of a node.
 pub type NodeKey = SmallVec<[u8; 16]>;
 
-/// The data of an entry. Who made it, the edit, and the page that keeps the edit share the bytes.
+/// Data of an entry. The caller, the edit and the page that keeps the edit share the bytes.
 pub type EntryData = Arc<[u8]>;
 
 /// One physical edit of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageOp {
-    /// Puts a node at `slot`.
+    /// Inserts a node at `slot`.
     Insert {
-        /// Its place; nodes from there on move up.
+        /// Slot of the node; nodes from there on move up.
         slot: u16,
         /// Node flags.
         flags: u8,
-        /// Full key.
+        /// Full key of the node.
         key: NodeKey,
-        /// Data.
+        /// Data of the node.
         data: EntryData,
     },
     /// Removes node `slot`.
     Delete {
-        /// Its place.
+        /// Slot of the node.
         slot: u16,
     },
     /// Gives node `slot` new data.
     Replace {
-        /// Its place.
+        /// Slot of the node.
         slot: u16,
-        /// The new data.
+        /// New data of the node.
         data: EntryData,
     },
     /// Sets the flags of node `slot`.
     SetNodeFlags {
-        /// Its place.
+        /// Slot of the node.
         slot: u16,
-        /// See `edb::page::node_flags`.
+        /// Node flags, see `edb::page::node_flags`.
         flags: u8,
     },
-    /// Sets the left neighbour.
+    /// Sets the left neighbour of the page.
     SetPrevious {
-        /// Its page number, 0 for none.
+        /// Page number of the neighbour, 0 for none.
         pgno: u32,
     },
-    /// Sets the right neighbour.
+    /// Sets the right neighbour of the page.
     SetNext {
-        /// Its page number, 0 for none.
+        /// Page number of the neighbour, 0 for none.
         pgno: u32,
     },
     /// Replaces tag 0: the space header of a root.
     SetExternalHeader {
-        /// The new bytes.
+        /// New bytes of tag 0.
         header: Vec<u8>,
     },
-    /// Sets the page flags; the flush type stays, it belongs to the writer of pages.
+    /// Sets the page flags. The flush type stays, because it belongs to the writer of pages.
     SetPageFlags {
-        /// See `edb::page::page_flags`.
+        /// Page flags, see `edb::page::page_flags`.
         flags: u32,
     },
     /// Removes node `slot` and all behind it.
     Truncate {
-        /// The first to go.
+        /// First slot that is removed.
         slot: u16,
     },
-    /// Makes the page anew, whatever it was.
+    /// Formats the page: gives it new contents, whatever it held.
     Format {
-        /// The whole new page; checksum and dbtime in it mean nothing.
+        /// Whole new page; its checksum and dbtime have no meaning.
         page: Box<[u8]>,
     },
-    /// The same as the log holds it. It fits no page before it is decoded ([`PageChange::decode_page`]).
+    /// A `Format` as the log holds it. It must be decoded before it is applied ([`PageChange::decode_page`]).
     FormatLogged {
-        /// What the coding of its database has made of the page.
+        /// Page in the coding of its database.
         encoded: Box<[u8]>,
     },
 }
@@ -99,82 +99,82 @@ pub enum PageOp {
 /// The changes of a mini-transaction to one page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageChange {
-    /// The page.
+    /// Number of the page.
     pub pgno: u32,
-    /// Its dbtime before the change; meaningless for [`PageOp::Format`].
+    /// Dbtime of the page before the change; meaningless for [`PageOp::Format`].
     pub dbtime_before: u64,
-    /// The edits in order; a `Format` only as the first.
+    /// Edits in order; a `Format` only as the first.
     pub ops: SmallVec<[PageOp; 1]>,
 }
 
-/// The changes of a mini-transaction, of one page as a rule.
+/// Page changes of a mini-transaction; usually there is one.
 pub type PageChanges = SmallVec<[PageChange; 1]>;
 
-/// An edit met a page that it was not made for.
+/// Error: an edit does not fit the page that it was applied to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the change does not fit page {pgno}: {reason}")]
 pub struct Misfit {
-    /// The page.
+    /// Number of the page.
     pub pgno: u32,
-    /// What does not fit.
+    /// Description of what does not fit.
     pub reason: &'static str,
 }
 
-/// What redo did.
+/// Result of redo for one page change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redo {
-    /// The page was old and has the change now.
+    /// The page was older and has the change now.
     Applied,
-    /// The page was written after the change.
+    /// The page already has the change, because it was written later.
     AlreadyThere,
-    /// The page is neither the one before the change nor a later one: a write was lost or went astray.
+    /// The page has neither the version before the change nor a later one: a write was lost or misdirected.
     WrongVersion {
-        /// What the change expects.
+        /// Dbtime that the change expects.
         expected_dbtime: u64,
-        /// What the page has.
+        /// Dbtime of the page.
         found_dbtime: u64,
     },
     /// The edits do not fit the page.
     Misfit(Misfit),
 }
 
-/// What undoing a change of a transaction needs. Undo is logical: the entry is sought again.
+/// Undo information of a change. Undo is logical: it looks the entry up again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undo {
-    /// Root of the tree.
+    /// Root page of the tree.
     pub fdp: u32,
-    /// Object id of the tree. With [`Self::entry`] it names the entry that the transaction holds until it ends.
+    /// Object id of the tree. With [`Self::entry`] it names the row lock that the transaction holds until it ends.
     pub objid: u32,
     /// Key of the entry.
     pub key: NodeKey,
-    /// Its data in trees where keys repeat: tells equal keys apart. Empty elsewhere.
+    /// Data of the entry in trees where keys repeat, to tell equal keys apart. Empty elsewhere.
     pub tail: EntryName,
-    /// What was done, and what was there before.
+    /// Kind of the change, and the state of the entry before it.
     pub was: Before,
 }
 
 /// The state of an entry before a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Before {
-    /// There was none.
+    /// The entry did not exist.
     Absent,
-    /// There was one, flagged deleted, that came back to life with new data.
+    /// The entry was flagged deleted and was revived with new data.
     Deleted {
-        /// Its old data.
+        /// Data of the entry before.
         data: EntryData,
     },
-    /// It had this data.
+    /// The entry had other data.
     Data {
-        /// Its old data.
+        /// Data of the entry before.
         data: EntryData,
     },
-    /// It was there, and was flagged deleted.
+    /// The entry existed, and was flagged deleted.
     Present,
 }
 
 impl Undo {
-    /// What tells the entry apart in its tree: the key, and the data where keys repeat. Row locks are kept under
-    /// (objid, entry).
+    /// Name of the entry in its tree: the key, and the data where keys repeat. Row locks are kept under (objid,
+    /// entry).
     pub fn entry(&self) -> EntryName {
         let mut entry = EntryName::from_slice(&self.key);
         if !self.tail.is_empty() {
@@ -184,40 +184,40 @@ impl Undo {
     }
 }
 
-/// One step of work that happens as a whole or not at all: one log record.
+/// Mini-transaction: page changes that happen together or not at all, as one log record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MiniTransaction {
-    /// The transaction it belongs to; `None` for cleanup and other work that is never undone.
+    /// Transaction of the change; `None` for cleanup and other work that is never undone.
     pub transaction: Option<u32>,
-    /// How to undo it.
+    /// Undo information of the change.
     pub undo: Option<Undo>,
-    /// It undoes the transaction's last change that has not been undone: recovery drops that change's undo.
+    /// Whether it undoes the transaction's newest change that is not undone. Recovery then drops that change's undo.
     pub compensates: bool,
-    /// At most one per page; their order has no meaning.
+    /// Page changes, at most one per page, in any order.
     pub changes: PageChanges,
 }
 
 impl MiniTransaction {
-    /// A step that is never undone.
+    /// Mini-transaction that is never undone.
     pub fn system(changes: PageChanges) -> MiniTransaction {
         MiniTransaction { changes, ..MiniTransaction::default() }
     }
 }
 
 impl PageChange {
-    /// A change of one edit.
+    /// Page change with a single edit.
     pub fn one(pgno: u32, dbtime_before: u64, op: PageOp) -> PageChange {
         let mut ops = SmallVec::new();
         ops.push(op);
         PageChange { pgno, dbtime_before, ops }
     }
 
-    /// Whether it makes the page anew, so that what the page was need not be known.
+    /// Whether the change formats the page, so that the earlier contents need not be known.
     pub fn formats(&self) -> bool {
         matches!(self.ops.first(), Some(PageOp::Format { .. } | PageOp::FormatLogged { .. }))
     }
 
-    /// Decodes the page that it makes anew, if it makes one and came from the log. False if that is no page.
+    /// Decodes the page of a `Format` that came from the log, if there is one. False if its bytes are not a page.
     pub fn decode_page(&mut self, coding: &dyn PageCoding) -> bool {
         for op in &mut self.ops {
             let PageOp::FormatLogged { encoded } = op else { continue };
@@ -231,7 +231,7 @@ impl PageChange {
         true
     }
 
-    /// Makes the change and stamps the page with `dbtime`.
+    /// Applies the change and stamps the page with `dbtime`.
     ///
     /// # Errors
     /// If an edit does not fit; the page is then undefined.
@@ -243,7 +243,7 @@ impl PageChange {
         Ok(())
     }
 
-    /// Makes the change if the page is the one it was made for. `page` may be all zero if the change
+    /// Applies the change if the page has the version that it expects. `page` may be all zero if the change
     /// [formats](Self::formats) it.
     pub fn redo(&self, page: &mut [u8], dbtime: u64) -> Redo {
         let found_dbtime = PageRef::new(page).dbtime();
@@ -261,7 +261,7 @@ impl PageChange {
 }
 
 impl PageOp {
-    /// Makes the edit.
+    /// Applies the edit to a page.
     ///
     /// # Errors
     /// If it does not fit the page.

@@ -15,23 +15,23 @@ use crate::space::{Extent, SpaceHeader, extents};
 use crate::tree::{Tree, keys_repeat, view};
 use crate::view::PageView;
 
-/// What a tree is made of.
+/// Pages and entries of a checked tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TreePages {
-    /// Its pages, its space trees' not counted.
+    /// Pages of the tree, without those of its space trees.
     pub pages: Vec<u32>,
-    /// Entries, those flagged deleted counted.
+    /// Number of entries, with those flagged deleted.
     pub entries: u64,
 }
 
-/// What a database is made of.
+/// Use of space in a checked database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Pages in use by trees.
+    /// Number of pages that trees use.
     pub used_pages: u64,
-    /// Pages available to trees.
+    /// Number of pages that are available to trees.
     pub available_pages: u64,
-    /// Pages owned by a tree that does not use them and cannot: harmless, but lost.
+    /// Number of leaked pages: owned by a tree that neither uses nor can use them; harmless.
     pub leaked_pages: u64,
 }
 
@@ -40,7 +40,7 @@ struct Walk<'p> {
     tree: Tree,
     root_flags: u32,
     found: TreePages,
-    /// Leaves with their left and right neighbour, in key order.
+    /// Leaves with their left and right neighbours, in key order.
     chain: Vec<(u32, u32, u32)>,
     last: Option<Vec<u8>>,
 }
@@ -174,7 +174,7 @@ pub fn database(pager: &dyn Pager, trees: &[Tree]) -> Result<Usage> {
     Ok(usage)
 }
 
-/// Every page must be held by the innermost tree that owns it; returns how many pages no tree holds.
+/// Checks that every page is held by the innermost tree that owns it. Returns the number of pages that no tree holds.
 fn check_owners(owners: &BTreeMap<u32, (u32, Vec<Extent>)>, holders: &BTreeMap<u32, u32>) -> Result<u64> {
     // Parents before children, so that a child's extents overwrite those of its parent.
     let depth = |fdp: u32| {

@@ -21,9 +21,9 @@ use crate::tree::{self, Tree};
 use crate::update::insert_in;
 use crate::view::PageView;
 
-/// Fewest pages of a database: its system tables and a little room.
+/// Least number of pages of a database: its system tables and a little room.
 pub const LEAST_PAGES: u32 = 62;
-/// The tree of the database root: it has no entries, only space.
+/// Tree of the database root, which has only space and no entries.
 pub const ROOT: Tree = Tree { fdp: DATABASE_FDP, objid: 1, density_pct: 80 };
 
 const OBJECTS: Tree = Tree { fdp: system::OBJECTS_FDP, objid: system::OBJECTS, density_pct: 80 };
@@ -33,84 +33,84 @@ const ROOTS: Tree = Tree { fdp: system::ROOTS_INDEX_FDP, objid: system::ROOTS_IN
 const OBJIDS: Tree = Tree { fdp: system::OBJIDS_FDP, objid: system::OBJIDS, density_pct: 100 };
 const LOCALES: Tree = Tree { fdp: system::LOCALES_FDP, objid: system::LOCALES, density_pct: 92 };
 
-/// A table to be created.
+/// Definition of a table to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableDefinition {
-    /// Its name: ASCII.
+    /// Name of the table, ASCII.
     pub name: String,
-    /// Its columns. Ids follow from the order: columns of fixed size from 1 on, `Binary` and `Text` from 128, long
-    /// columns from 256.
+    /// Columns of the table. Ids follow from the order: columns of fixed size from 1 on, `Binary` and `Text` from 128,
+    /// long columns from 256.
     pub columns: Vec<ColumnDefinition>,
-    /// The primary index.
+    /// Primary index of the table.
     pub primary: IndexDefinition,
-    /// Further indexes.
+    /// Secondary indexes of the table.
     pub indexes: Vec<IndexDefinition>,
-    /// Whether it has a tree of long values.
+    /// Whether the table has a tree of long values.
     pub has_long_values: bool,
-    /// Pages of its first extent, at least 3.
+    /// Number of pages of the table's first extent, at least 3.
     pub pages: u32,
-    /// How full appending leaves its pages and those of its long values.
+    /// Density: fill to which appending leaves pages of rows and long values, percent.
     pub density_pct: u8,
 }
 
-/// A column to be created.
+/// Definition of a column to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnDefinition {
-    /// Its name: ASCII.
+    /// Name of the column, ASCII.
     pub name: String,
-    /// Its type.
+    /// Type of the column.
     pub kind: ColumnType,
     /// Whether every row has a value.
     pub not_null: bool,
 }
 
-/// An index to be created.
+/// Definition of an index to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexDefinition {
-    /// Its name: ASCII.
+    /// Name of the index, ASCII.
     pub name: String,
-    /// See [`index_flags`]; which of the unique and primary flags apply is known from where the index is named.
+    /// Index flags, see [`index_flags`]. The unique and primary flags follow from where the index is named.
     pub flags: u32,
-    /// Names of its columns, in order.
+    /// Names of the indexed columns, in order.
     pub columns: Vec<String>,
 }
 
-/// A database's own description: its trees.
+/// Catalog of a database: its tables and trees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
     /// All tables, those of the system first.
     pub tables: Vec<Table>,
 }
 
-/// A table.
+/// Table of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// Its name.
+    /// Name of the table.
     pub name: String,
-    /// Its rows, by primary key.
+    /// Tree of the rows, by primary key.
     pub tree: Tree,
-    /// Its further indexes.
+    /// Secondary indexes of the table.
     pub indexes: Vec<Index>,
-    /// Its long values.
+    /// Tree of the long values.
     pub long_values: Option<Tree>,
 }
 
-/// A secondary index.
+/// Secondary index of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
-    /// Its name.
+    /// Name of the index.
     pub name: String,
-    /// Its entries: the primary key by index key.
+    /// Tree of the entries: the primary key by index key.
     pub tree: Tree,
 }
 
 impl Schema {
-    /// The table with this name, regardless of case.
+    /// Table with this name, regardless of case.
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name.eq_ignore_ascii_case(name))
     }
 
-    /// Every tree, the database root first.
+    /// All trees, the database root first.
     pub fn trees(&self) -> Vec<Tree> {
         let of_table = |table: &Table| {
             let indexes: Vec<Tree> = table.indexes.iter().map(|index| index.tree).collect();
@@ -121,13 +121,13 @@ impl Schema {
 }
 
 impl Table {
-    /// The index with this name, regardless of case.
+    /// Index with this name, regardless of case.
     pub fn index(&self, name: &str) -> Option<&Index> {
         self.indexes.iter().find(|index| index.name.eq_ignore_ascii_case(name))
     }
 }
 
-/// Pages of a database that does not exist yet.
+/// Pager of a database that does not exist yet.
 struct Nothing {
     page_bytes: usize,
 }
@@ -142,7 +142,7 @@ impl Pager for Nothing {
     }
 }
 
-/// A new database of `pages` pages: every change makes a page, the pages not named are zero.
+/// Creates a database of `pages` pages. Every returned change formats a page; pages that are not named are zero.
 ///
 /// # Errors
 /// `NoSpace` if it has less than [`LEAST_PAGES`].
@@ -177,7 +177,7 @@ pub fn create(page_bytes: usize, pages: u32) -> Result<MiniTransaction> {
     Ok(MiniTransaction::system(overlay.finish()))
 }
 
-/// Adds a catalog row everywhere it belongs.
+/// Adds a catalog row to all catalog trees.
 fn add_row(overlay: &mut Overlay, row: &CatalogRow) -> Result<()> {
     let page_bytes = overlay.page_bytes();
     let (key, record) = (row.key(), row.encode(page_bytes));
@@ -237,7 +237,7 @@ pub fn create_table(pager: &dyn Pager, definition: &TableDefinition) -> Result<M
     Ok(MiniTransaction::system(overlay.finish()))
 }
 
-/// The object id after the highest one in use.
+/// Lowest object id above all that are in use.
 fn next_objid(pager: &dyn Pager) -> Result<u32> {
     let last = tree::last(pager, OBJIDS)?;
     let key = last.map(|at| Ok(at.node(pager)?.key())).transpose()?.unwrap_or_default();
@@ -301,7 +301,7 @@ pub fn schema(pager: &dyn Pager) -> Result<Schema> {
     Ok(Schema { tables })
 }
 
-/// Rows come ordered by table and kind: a table before what it has.
+/// Adds a catalog row to the schema. Rows come ordered by table and kind, a table before its parts.
 fn add_to_schema(tables: &mut Vec<Table>, row: CatalogRow, pgno: u32) -> Result<()> {
     let density_pct = u8::try_from(row.density_or_bytes).unwrap_or(100).clamp(1, 100);
     let tree = Tree { fdp: row.root_or_type, objid: row.id, density_pct };

@@ -10,34 +10,34 @@ use edb::page::search::compare_keys;
 
 use crate::change::{EntryName, NodeKey};
 
-/// Pages of a way that are remembered: those of a deeper tree are sought again from there on.
+/// Largest number of pages of a descent that are remembered; a deeper tree is searched from there on.
 const STEPS_MAX: usize = 6;
 
-/// A page that was passed.
+/// Page that a descent passed.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Step {
     pub pgno: u32,
     pub slot: u16,
     pub dbtime: u64,
-    /// The entry is there; of leaves only.
+    /// Whether the entry exists; leaves only.
     pub exact: bool,
-    /// Where the slot leads; of branch pages only.
+    /// Child under the slot; branch pages only.
     pub child: Option<u32>,
 }
 
-/// The last descent.
+/// Last descent from a root to a leaf.
 #[derive(Default)]
 pub(crate) struct Way {
     fdp: u32,
     key: NodeKey,
-    /// What tells equal keys apart, where keys repeat.
+    /// Data of the entry where keys repeat, to tell equal keys apart.
     tail: EntryName,
     steps: [Step; STEPS_MAX],
-    /// The number of steps that are known.
+    /// Number of steps that are known.
     known: usize,
 }
 
-/// Remembers the last descent of one user in one database.
+/// Memory of the last descent of one user in one database.
 #[derive(Default)]
 pub struct Descents {
     database: Cell<u8>,
@@ -45,7 +45,7 @@ pub struct Descents {
 }
 
 impl Descents {
-    /// What is remembered of this database; the way in another one is forgotten.
+    /// Last descent in this database; a descent in another database is forgotten.
     pub fn of(&self, database: u8) -> &Descents {
         if self.database.replace(database) != database {
             self.way.borrow_mut().known = 0;
@@ -53,7 +53,7 @@ impl Descents {
         self
     }
 
-    /// The way so far to `key` in the tree, and room for what is found now.
+    /// Known steps of the descent to `key` in the tree, with room for new ones.
     pub(crate) fn way_to(&self, fdp: u32, key: &[u8]) -> RefMut<'_, Way> {
         let mut way = self.way.borrow_mut();
         if way.fdp != fdp || compare_keys(&way.key, key).is_ne() {
@@ -65,8 +65,8 @@ impl Descents {
 }
 
 impl Way {
-    /// The step on this page, if the last descent to the same entry passed it as it is now. Else steps from here on are
-    /// forgotten.
+    /// Step on this page, if the last descent to the same entry passed the page in its present version. Otherwise the
+    /// steps from here on are forgotten.
     #[inline]
     pub fn step(&mut self, level: usize, pgno: u32, dbtime: u64, tail: &[u8]) -> Option<Step> {
         if level == 0 && compare_keys(&self.tail, tail).is_ne() {
@@ -81,7 +81,7 @@ impl Way {
         None
     }
 
-    /// Adds a step on this level to the steps that are known so far.
+    /// Remembers a step behind those that are known.
     pub fn remember(&mut self, level: usize, step: Step) {
         if level == self.known && level < STEPS_MAX {
             self.steps[level] = step;

@@ -20,25 +20,25 @@ use crate::space::{Extent, SpaceHeader, extents, split_buffer};
 use crate::tree::{Tree, view};
 use crate::view::PageView;
 
-/// The pages that trees use.
+/// Pages of a database that trees use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PagesInUse {
-    /// Pages that the database owns and no tree uses: ascending by first page.
+    /// Extents that the database owns and no tree uses, ascending by first page.
     unused: Vec<Extent>,
     last: u32,
-    /// The space of every tree; a tree comes before those that take their space from it.
+    /// Space of every tree; a tree comes before those that take their space from it.
     spaces: Vec<Space>,
 }
 
-/// The space of a tree.
+/// Space of one tree: extents that it owns and those that are available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Space {
     tree: Tree,
     owned: Vec<Extent>,
     unused: Vec<Extent>,
-    /// Roots of its owned- and available-extents trees.
+    /// Roots of the owned- and available-extents trees.
     roots: Vec<u32>,
-    /// The damaged page that hides a part of it, and what is wrong with that page.
+    /// Damaged page that hides a part of the space, and its damage.
     hidden_by: Option<(u32, &'static str)>,
 }
 
@@ -72,8 +72,8 @@ impl Space {
 }
 
 impl PagesInUse {
-    /// Asks every space tree of the database; `None` if it has no catalog that names its trees. Of a tree whose
-    /// space trees are damaged every page counts as in use.
+    /// Reads every space tree of the database; `None` if no catalog names its trees. If the space trees of a tree are
+    /// damaged, all of its pages count as in use.
     ///
     /// # Errors
     /// If pages are missing, or the catalog is damaged.
@@ -92,41 +92,41 @@ impl PagesInUse {
         Ok(Some(PagesInUse { unused, last, spaces }))
     }
 
-    /// Whether a tree uses page `pgno`, or has leaked it.
+    /// Whether a tree uses page `pgno` or has leaked it.
     pub fn contains(&self, pgno: u32) -> bool {
         (1..=self.last).contains(&pgno) && find(&self.unused, pgno).is_none()
     }
 
-    /// Damaged pages that hide a part of the space, and what is wrong with each.
+    /// Damaged pages that hide a part of the space, with their damage.
     pub fn hidden_by(&self) -> impl Iterator<Item = (u32, &'static str)> + '_ {
         self.spaces.iter().filter_map(|space| space.hidden_by)
     }
 
-    /// Finds out what becomes of pages in use that are zero.
+    /// Starts a search that decides whether zero pages in use are lost or leaked.
     pub fn search_references(&self, zero: impl IntoIterator<Item = u32>) -> ReferenceSearch<'_> {
         ReferenceSearch::new(&self.spaces, zero.into_iter().collect())
     }
 }
 
-/// The extent with page `pgno`, of extents that ascend by first page and do not overlap.
+/// Extent that contains page `pgno`, among extents that ascend and do not overlap.
 fn find(extents: &[Extent], pgno: u32) -> Option<Extent> {
     let behind = extents.partition_point(|extent| extent.first <= pgno);
     let before = extents[behind.checked_sub(1)?];
     (pgno - before.first < before.pages).then_some(before)
 }
 
-/// What zero pages are that no space tree calls available.
+/// Classification of zero pages that no space tree calls available.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ZeroPages {
-    /// Something refers to them: their writes were lost.
+    /// Lost pages: something refers to them, so their writes were lost.
     pub lost: Vec<u32>,
-    /// Owned by a tree and used by none.
+    /// Leaked pages: owned by a tree and used by none.
     pub leaked: u64,
-    /// A damaged page would say whether they are in use.
+    /// Pages that could not be judged, because a damaged page would say whether they are in use.
     pub unjudged: u64,
 }
 
-/// What there is to say of zero pages that are no finding, for people.
+/// Notes for people about zero pages that are no findings.
 pub fn describe_zero_pages(leaked: u64, unjudged: u64) -> Vec<String> {
     let said = [
         (leaked, "leaked pages (zero, owned by a tree, and nothing refers to them)"),
@@ -138,17 +138,17 @@ pub fn describe_zero_pages(leaked: u64, unjudged: u64) -> Vec<String> {
     said.into_iter().filter(|(pages, _)| *pages > 0).map(|(pages, what)| format!("{what}: {pages}")).collect()
 }
 
-/// Looks for references to zero pages in the branch pages of the trees that own them. As long as there is a
-/// [`next_page`](Self::next_page), the caller reads that page and gives it to [`look`](Self::look).
+/// Search for references to zero pages in the branch pages of the trees that own them. While there is a
+/// [`next_page`](Self::next_page), the caller reads that page and passes it to [`look`](Self::look).
 pub struct ReferenceSearch<'a> {
     spaces: &'a [Space],
-    /// Zero pages that nothing refers to, as far as the search has come.
+    /// Zero pages to which no reference has been found so far.
     open: BTreeSet<u32>,
     lost: Vec<u32>,
-    /// Branch pages to look at, each with the tree that it belongs to.
+    /// Branch pages to search, each with its tree.
     ahead: Vec<(u32, usize)>,
     seen: BTreeSet<u32>,
-    /// Trees of which a page cannot be looked at, so that what hangs below it is unknown.
+    /// Trees with a page that cannot be read, so that what lies below it is unknown.
     blind: BTreeSet<usize>,
 }
 
@@ -172,7 +172,7 @@ impl<'a> ReferenceSearch<'a> {
         search
     }
 
-    /// Something refers to page `pgno` of the tree number `index`.
+    /// Notes a reference to page `pgno` of tree number `index`.
     fn refer(&mut self, pgno: u32, index: usize, has_children: bool) {
         if self.open.remove(&pgno) {
             self.lost.push(pgno);
@@ -184,12 +184,12 @@ impl<'a> ReferenceSearch<'a> {
         }
     }
 
-    /// The page to look at next.
+    /// Next page to search.
     pub fn next_page(&self) -> Option<u32> {
         self.ahead.last().map(|(pgno, _)| *pgno)
     }
 
-    /// Looks at the [`next_page`](Self::next_page); `None`: it is damaged, or the file lacks it.
+    /// Searches the [`next_page`](Self::next_page); `None`: it is damaged, or the file lacks it.
     pub fn look(&mut self, page: Option<PageView<'_>>) {
         let Some((_, index)) = self.ahead.pop() else { return };
         let objid = self.spaces[index].tree.objid;
@@ -208,7 +208,7 @@ impl<'a> ReferenceSearch<'a> {
         }
     }
 
-    /// What the zero pages are. Once every page was looked at, nothing else refers to one.
+    /// Classification of the zero pages. A page without a reference counts as leaked once every page was searched.
     pub fn end(self) -> ZeroPages {
         let mut zero = ZeroPages { lost: self.lost, ..ZeroPages::default() };
         let is_hidden = self.spaces.iter().any(|space| space.hidden_by.is_some());
@@ -228,7 +228,7 @@ impl<'a> ReferenceSearch<'a> {
     }
 }
 
-/// The tree whose space page `pgno` lies in and that has given it to no other one.
+/// Tree whose space contains page `pgno` and that has not passed it to another tree.
 fn owner(spaces: &[Space], pgno: u32) -> Option<usize> {
     spaces.iter().rposition(|space| find(&space.owned, pgno).is_some())
 }

@@ -15,102 +15,102 @@ use crate::change::{Before, EntryData, MiniTransaction, PageChange, PageChanges,
 use crate::page_coding::PageCoding;
 use crate::wire::{Reader, put_bytes, put_int};
 
-/// What the log says.
+/// Record of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogRecord {
-    /// A mini-transaction. The first one of a transaction begins it.
+    /// Mini-transaction. The first one of a transaction begins it.
     Changes {
-        /// The database, by its number in this instance.
+        /// Number of the database in the instance.
         db: u8,
-        /// The dbtime that all its pages get.
+        /// Dbtime that all changed pages get.
         dbtime: u64,
-        /// What it does.
+        /// Mini-transaction with its page changes.
         mini: MiniTransaction,
     },
-    /// The transaction is committed.
+    /// Commit of a transaction.
     Commit {
-        /// Which one.
+        /// Number of the transaction.
         transaction: u32,
-        /// Whether the committer waited for the log to be durable.
+        /// Whether the committer waited until the log was durable.
         durable: bool,
     },
-    /// Everything the transaction did has been undone.
+    /// Rollback of a transaction: all of its changes have been undone.
     Rollback {
-        /// Which one.
+        /// Number of the transaction.
         transaction: u32,
     },
-    /// A clean page before it became dirty: replaces a page that a power cut tore.
+    /// Page image: a clean page before it became dirty. It replaces a page that a power cut tore.
     PageImage {
-        /// The database.
+        /// Number of the database.
         db: u8,
-        /// The page.
+        /// Number of the page.
         pgno: u32,
-        /// The version that it is.
+        /// Version (dbtime) of the image.
         dbtime: u64,
-        /// What the coding of its database has made of it: who replays it decodes it where it is wanted.
+        /// Page in the coding of its database. Redo decodes it where it is needed.
         encoded: Box<[u8]>,
     },
-    /// The file of a database grows (header and shadow not counted). What lies behind its pages is unused
-    /// before, and zero from here on.
+    /// Extension of a database file (header and shadow not counted). The space behind the old pages is unused before,
+    /// and zero from here on.
     Extend {
-        /// The database.
+        /// Number of the database.
         db: u8,
-        /// Pages before.
+        /// Number of pages before.
         before: u32,
-        /// Pages from here on.
+        /// Number of pages from here on.
         pages: u32,
     },
-    /// A database joins the instance.
+    /// Attach: a database joins the instance.
     Attach {
-        /// Its number from here on.
+        /// Number of the database from here on.
         db: u8,
-        /// Its file.
+        /// Path of the database file.
         path: String,
-        /// Random part of its signature.
+        /// Random part of the database's signature.
         signature: u32,
-        /// Bytes per page.
+        /// Size of a page, bytes.
         page_bytes: u32,
-        /// Its highest dbtime.
+        /// Highest dbtime of the database.
         dbtime: u64,
     },
-    /// A database leaves the instance, clean.
+    /// Detach: a database leaves the instance, cleanly closed.
     Detach {
-        /// Its number.
+        /// Number of the database.
         db: u8,
     },
-    /// Where redo would have begun when this record was added: whoever repeats the log on another host may give up what
-    /// lies before, once it has written what lies behind.
+    /// Position at which redo would have begun when this record was added. A passive copy may discard log before it
+    /// once it has written all pages changed by the log behind it.
     Checkpoint {
-        /// The position.
+        /// Log position at which redo begins.
         position: LogPosition,
-        /// Of the transactions that began before it every one had ended, and its deleted entries were removed for good.
+        /// Log position before which every transaction has ended and its deleted entries have been removed for good.
         finished: LogPosition,
     },
 }
 
-/// What a record says of one page, apart from the bytes that say it ([`LogRecord::decode_apart`]).
+/// Part of a record about one page, without the bytes of the page or its edits ([`LogRecord::decode_apart`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRecord {
-    /// The database.
+    /// Number of the database.
     pub db: u8,
-    /// The page.
+    /// Number of the page.
     pub pgno: u32,
-    /// The version that it becomes.
+    /// Version (dbtime) that the page gets.
     pub dbtime: u64,
-    /// How.
+    /// Kind of the part: page image or change.
     pub kind: PageRecordKind,
 }
 
-/// What the bytes of a [`PageRecord`] are.
+/// Meaning of the bytes of a [`PageRecord`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageRecordKind {
-    /// The page as the coding of its database has encoded it.
+    /// Page image in the coding of its database.
     Image,
-    /// Edits.
+    /// Edits of the page.
     Change {
-        /// The version before; meaningless if they make the page anew.
+        /// Version (dbtime) before the edits; meaningless if they format the page.
         dbtime_before: u64,
-        /// The first of them makes the page anew, so that what the page was need not be known.
+        /// Whether the first edit formats the page, so that the earlier contents need not be known.
         formats: bool,
     },
 }
@@ -128,10 +128,10 @@ const IN_TRANSACTION: u8 = 1;
 const HAS_UNDO: u8 = 2;
 const COMPENSATES: u8 = 4;
 
-/// The edit that makes a page anew.
+/// Code of the edit that formats a page.
 const FORMAT: u8 = 9;
 
-/// Appends the [`LogRecord::Changes`] of a mini-transaction that stays with the caller.
+/// Appends a [`LogRecord::Changes`] for a mini-transaction that the caller keeps.
 pub fn encode_changes(
     db: u8,
     dbtime: u64,
@@ -156,8 +156,8 @@ pub fn encode_changes(
     }
 }
 
-/// Appends the [`LogRecord::PageImage`] of a page that stays with the caller; `encode` appends what the coding of its
-/// database makes of it.
+/// Appends a [`LogRecord::PageImage`] for a page that the caller keeps; `encode` appends the page in the coding of its
+/// database.
 pub fn encode_page_image(
     db: u8,
     pgno: u32,
@@ -172,7 +172,7 @@ pub fn encode_page_image(
 }
 
 impl LogRecord {
-    /// Appends the record's bytes. `coding` is the one of its database; records of no database do not ask it.
+    /// Appends the bytes of the record. `coding` is that of its database; records about no database do not use it.
     pub fn encode(&self, coding: &dyn PageCoding, out: &mut Vec<u8>) {
         match self {
             LogRecord::Changes { db, dbtime, mini } => encode_changes(*db, *dbtime, mini, coding, out),
@@ -208,7 +208,7 @@ impl LogRecord {
         }
     }
 
-    /// Reads the record that `bytes` are.
+    /// Decodes a record from `bytes`.
     pub fn decode(bytes: &[u8]) -> Option<LogRecord> {
         let (mut changes, mut image) = (PageChanges::new(), Box::default());
         let mut is_whole = true;
@@ -227,8 +227,8 @@ impl LogRecord {
         is_whole.then_some(record)
     }
 
-    /// Reads the record that `bytes` are, but for what it says of pages: that goes to `each`, as bytes, in the order of
-    /// the record. Redo of the pages decodes them ([`PageRecord::change`]).
+    /// Decodes a record without its parts about pages. These go to `each` as bytes, in the order of the record; redo
+    /// decodes them when it applies them ([`PageRecord::change`]).
     pub fn decode_apart(bytes: &[u8], mut each: impl FnMut(PageRecord, &[u8])) -> Option<LogRecord> {
         let mut reader = Reader(bytes);
         let record = match reader.byte()? {
@@ -279,7 +279,7 @@ impl LogRecord {
 }
 
 impl MiniTransaction {
-    /// But for its changes, which come next.
+    /// Decodes a record up to its page changes, which follow.
     fn decode(flags: u8, reader: &mut Reader) -> Option<MiniTransaction> {
         if flags & !(IN_TRANSACTION | HAS_UNDO | COMPENSATES) != 0 {
             return None;
@@ -337,7 +337,7 @@ impl PageChange {
 }
 
 impl PageRecord {
-    /// The change that comes next, and the bytes of its edits.
+    /// Header of the next page change, and the bytes of its edits.
     fn of_change<'a>(db: u8, dbtime: u64, reader: &mut Reader<'a>) -> Option<(PageRecord, &'a [u8])> {
         let pgno = reader.u32()?;
         let dbtime_before = dbtime.wrapping_sub(reader.int()?);
@@ -351,7 +351,7 @@ impl PageRecord {
         Some((PageRecord { db, pgno, dbtime, kind }, ops))
     }
 
-    /// The change that it is, if it is one; `bytes`: of this record.
+    /// Page change of this part, if it is one. `bytes`: those of this part.
     pub fn change(&self, bytes: &[u8]) -> Option<PageChange> {
         let PageRecordKind::Change { dbtime_before, .. } = self.kind else { return None };
         let (mut reader, mut ops) = (Reader(bytes), SmallVec::new());
@@ -361,7 +361,7 @@ impl PageRecord {
         Some(PageChange { pgno: self.pgno, dbtime_before, ops })
     }
 
-    /// Whether it tells the page as a whole, so that what the page was need not be known.
+    /// Whether this part contains the whole page, so that its earlier contents need not be known.
     pub fn is_whole(&self) -> bool {
         match self.kind {
             PageRecordKind::Image => true,
@@ -432,7 +432,7 @@ impl PageOp {
         })
     }
 
-    /// Reads over the bytes that [`Self::decode`] takes, of which it makes something exactly if this does.
+    /// Skips the bytes that [`Self::decode`] would take. It succeeds exactly if decoding does.
     fn skip(reader: &mut Reader) -> Option<()> {
         match reader.byte()? {
             0 => {

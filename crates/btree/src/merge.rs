@@ -8,12 +8,12 @@ use crate::pager::{Result, Stop};
 use crate::tree::{Path, Tree, descend, leaf_of};
 use crate::view::PageView;
 
-/// A leaf filled less than this looks for a neighbour to join ...
+/// Fill in percent below which a leaf looks for a neighbour to join.
 const SMALL_PCT: usize = 20;
-/// ... which then must not be filled more than this, so that it does not split at once.
+/// Largest fill of the joined leaf in percent, so that it does not split at once.
 const JOINED_PCT: usize = 80;
 
-/// Whether a leaf with `used_bytes` in nodes is to leave the tree or to join a neighbour.
+/// Whether a leaf with `used_bytes` in nodes should leave the tree or join a neighbour.
 pub(crate) fn is_small(page: PageView, used_bytes: usize) -> bool {
     !page.is_root() && used_bytes * 100 < usable_bytes(page.page_bytes()) * SMALL_PCT
 }
@@ -23,7 +23,7 @@ pub(crate) fn used_bytes(page: PageView) -> usize {
     usable_bytes(page.page_bytes()).saturating_sub(page.free_bytes() + page.external_header().len())
 }
 
-/// Gives a page that nothing leads to any more back to the space that the tree took it from.
+/// Callback that returns a page without references to the space from which the tree took it.
 pub(crate) type GivePage = fn(&mut Overlay, Tree, u32) -> Result<()>;
 
 /// Removes the entry with `key` (and `data` where keys repeat).
@@ -41,7 +41,7 @@ pub(crate) fn remove(
     remove_at(overlay, tree, &descent.path, give_page)
 }
 
-/// Removes the entry that `path` leads to.
+/// Removes the entry at the end of `path`.
 pub(crate) fn remove_at(overlay: &mut Overlay, tree: Tree, path: &Path, give_page: GivePage) -> Result<()> {
     let at = leaf_of(path);
     overlay.edit(at.pgno, PageOp::Delete { slot: at.slot as u16 })?;
@@ -55,7 +55,7 @@ pub(crate) fn remove_at(overlay: &mut Overlay, tree: Tree, path: &Path, give_pag
     if is_small(page, used_bytes(page)) { join_neighbour(overlay, tree, path, give_page) } else { Ok(()) }
 }
 
-/// Moves all entries of the path's leaf into a neighbour under the same parent, if they fit there.
+/// Moves all entries of the path's leaf into a neighbour under the same parent, if they fit.
 fn join_neighbour(overlay: &mut Overlay, tree: Tree, path: &Path, give_page: GivePage) -> Result<()> {
     let at = leaf_of(path);
     let parent = path[path.len() - 2];
@@ -95,7 +95,7 @@ fn entries(page: PageView, first_slot: usize) -> Vec<PageOp> {
     page.nodes().enumerate().map(insert).collect()
 }
 
-/// Takes the page at `height` of the path, whose entries are gone, out of the tree.
+/// Removes the page at `height` of the path, which has no entries left, from the tree.
 fn drop_page(
     overlay: &mut Overlay,
     tree: Tree,
@@ -130,9 +130,9 @@ fn drop_page(
     if height == 0 { release_leaf(overlay, tree, pgno, give_page) } else { give_page(overlay, tree, pgno) }
 }
 
-/// Gives the last entries of the branch pages down the right edge of a subtree their new upper bound. `height`
-/// levels of them lie below and including page `first`. A page without room for the key gets none, which
-/// readers take for open.
+/// Gives the last entries of the branch pages down the right edge of a subtree a new upper bound. `height` levels of
+/// them lie below and including page `first`. A page without room for the key gets none, which readers take as
+/// unbounded.
 fn raise_bound(overlay: &mut Overlay, first: Option<u32>, height: usize, bound: &NodeKey) -> Result<()> {
     let mut below = first;
     for _ in 0..height {
@@ -149,7 +149,7 @@ fn raise_bound(overlay: &mut Overlay, first: Option<u32>, height: usize, bound: 
     Ok(())
 }
 
-/// Takes a leaf out of the chain and gives it back.
+/// Removes a leaf from the chain of leaves and frees its page.
 fn release_leaf(overlay: &mut Overlay, tree: Tree, pgno: u32, give_page: GivePage) -> Result<()> {
     let page = overlay.view(pgno)?;
     let (left, right) = (page.prev(), page.next());

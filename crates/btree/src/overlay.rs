@@ -9,7 +9,7 @@ use crate::change::{PageChange, PageChanges, PageOp};
 use crate::pager::{Pager, Result, Stop};
 use crate::view::PageView;
 
-/// The pages of a database with the changes planned so far.
+/// Pager that shows the pages of a database with the changes planned so far.
 pub(crate) struct Overlay<'p> {
     base: &'p dyn Pager,
     staged: BTreeMap<u32, Staged>,
@@ -18,7 +18,7 @@ pub(crate) struct Overlay<'p> {
 struct Staged {
     page: Box<[u8]>,
     dbtime_before: u64,
-    /// Made anew: its edits end up in the page that the change carries.
+    /// Pages that are formatted: their edits go into the page that the change carries.
     fresh: bool,
     ops: SmallVec<[PageOp; 1]>,
 }
@@ -64,7 +64,7 @@ impl<'p> Overlay<'p> {
         Ok(())
     }
 
-    /// Plans to make page `pgno` anew. It is empty, with `header` as its external header.
+    /// Plans to format page `pgno`. It becomes empty, with `header` as its external header.
     pub fn format(&mut self, pgno: u32, objid: u32, flags: u32, header: &[u8]) -> Result<()> {
         let mut page = vec![0; self.page_bytes()].into_boxed_slice();
         PageMut::format(&mut page, pgno, objid, flags, 0)
@@ -74,7 +74,7 @@ impl<'p> Overlay<'p> {
         Ok(())
     }
 
-    /// Appends nodes `slots` of page `from` to page `to`, which was [made anew](Self::format) here.
+    /// Appends nodes `slots` of page `from` to page `to`, which was [formatted](Self::format) here.
     pub fn append_nodes(&mut self, to: u32, from: u32, slots: std::ops::Range<usize>) -> Result<()> {
         // Out of the map, so that the source can be borrowed meanwhile.
         let Some(mut target) = self.staged.remove(&to) else { return Err(Stop::Missing(to)) };
@@ -87,7 +87,7 @@ impl<'p> Overlay<'p> {
         appended
     }
 
-    /// The planned changes, in order of page numbers.
+    /// Planned changes, by page number.
     pub fn finish(self) -> PageChanges {
         self.staged.into_iter().map(|(pgno, staged)| staged.into_change(pgno)).collect()
     }

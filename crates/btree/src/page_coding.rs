@@ -4,20 +4,20 @@ use edb::page::{PageRef, header_bytes, is_page_size};
 
 use crate::wire::{Reader, put_int};
 
-/// How whole pages of a database are written in the log.
+/// Coding of whole pages of a database in the log.
 pub trait PageCoding {
-    /// Bytes per page.
+    /// Size of a page, bytes.
     fn page_bytes(&self) -> usize;
-    /// Appends an encoding of the page; what lies between the free mark and the tags need not be kept.
+    /// Appends the page in its coding. Bytes between free mark and tags need not be kept.
     fn encode(&self, pgno: u32, page: &[u8], out: &mut Vec<u8>);
-    /// Restores a page into `page`, all of it but the checksums. False if `encoded` is no encoding.
+    /// Decodes a page into `page`, except its checksums. False if `encoded` is not an encoding.
     fn decode(&self, pgno: u32, encoded: &[u8], page: &mut [u8]) -> bool;
 }
 
-/// The plain coding: the page without its unused middle.
+/// Plain coding: the page without its unused middle.
 #[derive(Debug, Clone, Copy)]
 pub struct PlainCoding {
-    /// Bytes per page.
+    /// Size of a page, bytes.
     pub page_bytes: usize,
 }
 

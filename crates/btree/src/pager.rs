@@ -7,37 +7,39 @@ use thiserror::Error;
 use crate::descents::Descents;
 use crate::view::PageView;
 
-/// The pages of one database as they are in memory now.
+/// Access to the pages of one database in memory.
 pub trait Pager {
-    /// Page `pgno`.
+    /// Returns page `pgno`.
     ///
     /// # Errors
     /// [`Stop::Missing`] if it is not in memory; other stops if the page cannot be had at all.
     fn page(&self, pgno: u32) -> Result<PageView<'_>, Stop>;
 
-    /// Bytes per page.
+    /// Size of a page, bytes.
     fn page_bytes(&self) -> usize;
 
-    /// Where descents are remembered. Only for pages whose dbtime changes with every change of their nodes.
+    /// Memory of the last descent; `None` if none is kept. Allowed only for pages whose dbtime changes with every
+    /// change of their nodes.
     fn descents(&self) -> Option<&Descents> {
         None
     }
 }
 
-/// Why an operation did not finish. It has changed nothing.
+/// Reason why an operation stopped. It has changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Stop {
-    /// This page is needed: fetch it, keep it for the rest of the operation and call again.
+    /// A page is not in memory: read it, pin it for the rest of the operation, and call again.
     #[error("page {0} is not in memory")]
     Missing(u32),
     /// The database has no free extent of this many pages: extend it and call again.
     #[error("the database is full: {pages} more pages are needed")]
     NoSpace {
-        /// Pages that must become free in one piece.
+        /// Number of adjacent pages that must become free.
         pages: u32,
     },
-    /// Another open transaction changed the entry first. Operations do not know transactions: the engine says so.
+    /// Another open transaction changed the entry first. The engine reports it; tree operations do not know
+    /// transactions.
     #[error("another open transaction has changed this entry")]
     Conflict,
     /// An entry with this key exists.
@@ -49,38 +51,38 @@ pub enum Stop {
     /// The entry is larger than a page of this database takes, or a value than its column.
     #[error("the entry takes {bytes} bytes, at most {most_bytes} fit")]
     TooLarge {
-        /// What it takes.
+        /// Size of the entry, bytes.
         bytes: usize,
-        /// What fits.
+        /// Largest size that fits, bytes.
         most_bytes: usize,
     },
-    /// An entry without data: the format has none.
+    /// The entry has no data, which the format does not allow.
     #[error("an entry has at least one byte of data")]
     NoData,
     /// A page contradicts its tree.
     #[error("page {pgno} is damaged: {reason}")]
     Damaged {
-        /// The page.
+        /// Number of the page.
         pgno: u32,
-        /// What is wrong with it.
+        /// Description of the damage.
         reason: &'static str,
     },
 }
 
-/// Pages of a file that is not changed, as far as they have been read.
+/// Pages of a file that does not change, as far as they have been read.
 pub struct FilePages {
     page_bytes: usize,
-    /// Nothing of a page that cannot be used.
+    /// Pages by number; `None` for a page that cannot be used.
     pages: BTreeMap<u32, Option<Box<[u8]>>>,
 }
 
 impl FilePages {
-    /// None read so far.
+    /// Starts without any page.
     pub fn new(page_bytes: usize) -> FilePages {
         FilePages { page_bytes, pages: BTreeMap::new() }
     }
 
-    /// Page `pgno`, whose checksum and structure are right.
+    /// Adds page `pgno`, whose checksum and structure are right.
     pub fn add(&mut self, pgno: u32, page: &[u8]) {
         self.pages.insert(pgno, Some(page.into()));
     }
@@ -90,7 +92,7 @@ impl FilePages {
         self.pages.get(&pgno).is_some_and(Option::is_none)
     }
 
-    /// Page `pgno` cannot be used: it is damaged, or the file lacks it.
+    /// Notes that page `pgno` cannot be used: it is damaged, or the file lacks it.
     pub fn add_damaged(&mut self, pgno: u32) {
         self.pages.insert(pgno, None);
     }

@@ -16,33 +16,33 @@ use crate::pager::{Pager, Result, Stop, damaged};
 use crate::split::{insert_at, split_leaf};
 use crate::tree::{self, Path, Position, Seek, Tree, leaf_of};
 
-/// Root page of the database's own space.
+/// Number of the root page of the database's own space.
 pub const DATABASE_FDP: u32 = 1;
 const MULTIPLE_EXTENTS: u32 = 1;
 const NON_UNIQUE: u32 = 2;
-/// Bytes of a [`SpaceHeader`] in tag 0 of a root.
+/// Size of a [`SpaceHeader`] in tag 0 of a root, bytes.
 pub const SPACE_HEADER_BYTES: usize = 16;
 
 /// The space header of a tree: the external header of its root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpaceHeader {
-    /// Pages of the first extent.
+    /// Number of pages of the first extent.
     pub primary_pages: u32,
-    /// Root of the tree whose space this tree's extents come from; 0 for the database.
+    /// Root page of the tree from whose space this tree's extents come; 0 for the database.
     pub parent: u32,
     flags: u32,
-    /// Multiple extents: root of the owned-extents tree; else the free pages behind the root, bit by bit.
+    /// With several extents: root page of the owned-extents tree. With one: a bit for each free page behind the root.
     word: u32,
 }
 
 impl SpaceHeader {
-    /// A tree with owned- and available-extents trees at `owned_root` and behind it.
+    /// Header of a tree with owned- and available-extents trees at `owned_root` and behind it.
     pub fn multiple(primary_pages: u32, parent: u32, owned_root: u32, repeats: bool) -> SpaceHeader {
         let flags = MULTIPLE_EXTENTS | if repeats { NON_UNIQUE } else { 0 };
         SpaceHeader { primary_pages, parent, flags, word: owned_root }
     }
 
-    /// A tree of one extent, of which only the first page is in use.
+    /// Header of a tree with one extent of which only the first page is in use.
     pub fn single(primary_pages: u32, parent: u32, repeats: bool) -> SpaceHeader {
         let free = match primary_pages {
             0 | 1 => 0,
@@ -53,7 +53,7 @@ impl SpaceHeader {
         SpaceHeader { primary_pages, parent, flags: if repeats { NON_UNIQUE } else { 0 }, word: free }
     }
 
-    /// The header's bytes.
+    /// Encodes the header.
     pub fn bytes(&self) -> Vec<u8> {
         [self.primary_pages, self.parent, self.flags, self.word]
             .iter()
@@ -61,7 +61,7 @@ impl SpaceHeader {
             .collect()
     }
 
-    /// Of the tree with this root.
+    /// Reads the space header of the tree with this root.
     ///
     /// # Errors
     /// If the page is missing or has no space header.
@@ -76,14 +76,14 @@ impl SpaceHeader {
         read().ok_or(Stop::Damaged { pgno: fdp, reason: "no space header" })
     }
 
-    /// Single extent: the free pages behind the root.
+    /// Free pages behind the root, of a tree with a single extent.
     pub fn free_extents(&self, fdp: u32) -> Vec<Extent> {
         let bits = if self.owned_root().is_some() { 0 } else { self.word };
         let free = (0..32).filter(|bit| bits >> bit & 1 == 1 && bit + 1 < self.primary_pages);
         free.map(|bit| Extent { first: fdp + 1 + bit, pages: 1 }).collect()
     }
 
-    /// Single extent: every page that no tree uses. Pages behind those that have a bit are never used.
+    /// All pages that no tree uses, of a tree with a single extent. Pages behind those that have a bit are never used.
     pub(crate) fn unused_extents(&self, fdp: u32) -> Vec<Extent> {
         let mut unused = self.free_extents(fdp);
         if self.primary_pages > 33 {
@@ -92,13 +92,13 @@ impl SpaceHeader {
         unused
     }
 
-    /// Root of the owned-extents tree, if the tree has one. The available-extents tree is at the page behind.
+    /// Root page of the owned-extents tree, if the tree has one. The available-extents tree is at the next page.
     pub fn owned_root(&self) -> Option<u32> {
         (self.flags & MULTIPLE_EXTENTS != 0).then_some(self.word)
     }
 }
 
-/// Pages in one piece.
+/// Extent: adjacent pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Lowest page.
@@ -112,13 +112,13 @@ impl Extent {
         self.first + self.pages - 1
     }
 
-    /// Key of its entry in a space tree.
+    /// Key of the extent's entry in a space tree.
     pub fn key(&self) -> [u8; 4] {
         self.last().to_be_bytes()
     }
 }
 
-/// The entry of an owned- or available-extents tree at `at`.
+/// Extent that the entry at `at` of an owned- or available-extents tree describes.
 pub(crate) fn extent_at(pager: &dyn Pager, at: Position) -> Result<Extent> {
     let node = at.node(pager)?;
     let key = node.key();
@@ -132,7 +132,7 @@ pub(crate) fn extent_at(pager: &dyn Pager, at: Position) -> Result<Extent> {
     Ok(Extent { first: last - pages + 1, pages })
 }
 
-/// All entries of a space tree: for validation and reports. Those flagged deleted do not count: the genuine
+/// All extents of a space tree, for validation and reports. Entries flagged deleted do not count, because the genuine
 /// engine removes them later.
 ///
 /// # Errors
@@ -150,7 +150,7 @@ pub fn extents(pager: &dyn Pager, root: u32, objid: u32) -> Result<Vec<Extent>> 
     Ok(found)
 }
 
-/// The pages that the space tree at `root` keeps for its own splits: its external header names them, no tree does.
+/// Pages that the space tree at `root` reserves for its own splits. Its external header names them.
 pub(crate) fn split_buffer(pager: &dyn Pager, root: u32) -> Result<Vec<Extent>> {
     let header = tree::view(pager, root)?.external_header();
     let (words, _) = header.as_chunks::<4>();
@@ -167,7 +167,7 @@ fn objid_of(pager: &dyn Pager, fdp: u32) -> Result<u32> {
     Ok(tree::view(pager, fdp)?.objid())
 }
 
-/// Takes a page of the tree's own space; the space grows if there is none.
+/// Allocates a page from the tree's own space, and extends the space if it has none.
 pub(crate) fn allocate(overlay: &mut Overlay, tree: Tree) -> Result<u32> {
     loop {
         let header = SpaceHeader::read(overlay, tree.fdp)?;
@@ -188,7 +188,7 @@ pub(crate) fn allocate(overlay: &mut Overlay, tree: Tree) -> Result<u32> {
     }
 }
 
-/// Takes `pages` in one piece from the available extents of the space at `owned_root`.
+/// Takes `pages` adjacent pages from the available extents of the space at `owned_root`.
 fn take_extent(overlay: &mut Overlay, owned_root: u32, objid: u32, pages: u32) -> Result<Option<Extent>> {
     let available = space_tree(owned_root + 1, objid);
     let mut at = tree::first(overlay, available)?;
@@ -208,8 +208,8 @@ fn take_extent(overlay: &mut Overlay, owned_root: u32, objid: u32, pages: u32) -
     Ok(None)
 }
 
-/// Takes an extent of `wanted_pages` for a child from the space of `fdp`, or a smaller one that is there; the
-/// space grows if it has none of `least_pages`.
+/// Takes an extent of `wanted_pages`, or a smaller available one, from the space of `fdp` for a child tree. Extends
+/// the space if it has none of `least_pages`.
 fn extent_for_child(overlay: &mut Overlay, fdp: u32, wanted_pages: u32, least_pages: u32) -> Result<Extent> {
     // A piece too small would soon be followed by the next one.
     let enough_pages = (wanted_pages / 4).max(least_pages);
@@ -244,13 +244,13 @@ fn extend(overlay: &mut Overlay, fdp: u32, least_pages: u32) -> Result<()> {
     add_entry(overlay, owned_root, owned_root, objid, extent)
 }
 
-/// Trees that were extended often are extended in larger steps.
+/// Size of a tree's next extent, pages. Trees that were extended often grow in larger steps.
 fn next_extent_pages(overlay: &Overlay, owned_root: u32) -> Result<u32> {
     let root = overlay.view(owned_root)?;
     Ok(if root.is_leaf() { 16 << (root.node_count() / 4).min(3) } else { 256 })
 }
 
-/// Gives a single-extent tree space trees in a second extent.
+/// Gives a single-extent tree space trees, which lie in a second extent.
 fn convert(overlay: &mut Overlay, fdp: u32) -> Result<()> {
     const SECOND_EXTENT_PAGES: u32 = 16;
     let header = SpaceHeader::read(overlay, fdp)?;
@@ -271,7 +271,8 @@ fn convert(overlay: &mut Overlay, fdp: u32) -> Result<()> {
     overlay.edit(fdp, PageOp::SetExternalHeader { header: header.bytes() })
 }
 
-/// Makes empty owned- and available-extents roots at `owned_root` and behind it. `flags` are those of the tree's root.
+/// Formats empty owned- and available-extents roots at `owned_root` and behind it. `flags` are those of the tree's
+/// root.
 pub(crate) fn format_space_trees(
     overlay: &mut Overlay,
     owned_root: u32,
@@ -284,7 +285,7 @@ pub(crate) fn format_space_trees(
     overlay.format(owned_root + 1, objid, flags, &[0; SPACE_HEADER_BYTES])
 }
 
-/// Gives a page of a tree back to its space.
+/// Returns a page of a tree to its space.
 pub(crate) fn free(overlay: &mut Overlay, tree: Tree, pgno: u32) -> Result<()> {
     let header = SpaceHeader::read(overlay, tree.fdp)?;
     let Some(owned_root) = header.owned_root() else {
@@ -298,13 +299,13 @@ pub(crate) fn free(overlay: &mut Overlay, tree: Tree, pgno: u32) -> Result<()> {
     add_available(overlay, owned_root, tree.objid, Extent { first: pgno, pages: 1 })
 }
 
-/// Gives a page of an available-extents tree back to the space that the tree describes.
+/// Returns a page of an available-extents tree to the space that this tree describes.
 fn free_of_available(overlay: &mut Overlay, available: Tree, pgno: u32) -> Result<()> {
     // The owned-extents root is the page in front of the available-extents root.
     add_available(overlay, available.fdp - 1, available.objid, Extent { first: pgno, pages: 1 })
 }
 
-/// Adds an extent to the available ones, joined with its neighbours.
+/// Adds an extent to the available ones and joins it with its neighbours.
 pub(crate) fn add_available(
     overlay: &mut Overlay,
     owned_root: u32,
@@ -363,7 +364,7 @@ fn add_entry(overlay: &mut Overlay, owned_root: u32, root: u32, objid: u32, exte
     }
 }
 
-/// Takes pages set aside before: a space tree cannot take pages from itself while it changes.
+/// Takes a page from those set aside before, because a space tree cannot allocate from itself while it changes.
 fn take_from(spares: &mut Vec<u32>) -> impl FnMut(&mut Overlay, Tree) -> Result<u32> {
     |_, tree| {
         let reason = "its space trees need more pages than foreseen";
@@ -371,7 +372,7 @@ fn take_from(spares: &mut Vec<u32>) -> impl FnMut(&mut Overlay, Tree) -> Result<
     }
 }
 
-/// New pages that splitting the path's leaf takes: one for it and one for each full page above.
+/// Number of new pages that a split of the path's leaf needs: one for it and one for each full page above.
 fn pages_to_split(overlay: &Overlay, path: &Path, extent: Extent) -> Result<usize> {
     let mut pages = 1;
     for at in path.iter().rev().skip(1) {
@@ -384,7 +385,7 @@ fn pages_to_split(overlay: &Overlay, path: &Path, extent: Extent) -> Result<usiz
     Ok(pages)
 }
 
-/// The database has `pages` instead of `pages_before`: the new ones become free in its root.
+/// Extends the database from `pages_before` to `pages`; the new pages become available at its root.
 ///
 /// # Errors
 /// If pages are missing or damaged.
@@ -400,7 +401,7 @@ pub fn extend_database(pager: &dyn Pager, pages_before: u32, pages: u32) -> Resu
     Ok(MiniTransaction::system(overlay.finish()))
 }
 
-/// Creates a tree with space trees in an extent of `pages` from `parent`'s space; its root is the first page.
+/// Creates a tree with space trees in an extent of `pages` from the parent's space; its root is the first page.
 pub(crate) fn create_multiple(
     overlay: &mut Overlay,
     parent: u32,
@@ -437,7 +438,7 @@ pub(crate) fn format_multiple(
     add_entry(overlay, owned_root, owned_root, objid, extent)
 }
 
-/// Creates a tree of one extent of `pages` from `parent`'s space.
+/// Creates a tree with one extent of `pages` from the parent's space.
 pub(crate) fn create_single(
     overlay: &mut Overlay,
     parent: u32,

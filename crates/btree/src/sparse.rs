@@ -20,27 +20,27 @@ use smallvec::SmallVec;
 use crate::change::{Misfit, NodeKey, PageChange, PageOp};
 use edits::{Edit, Edits, Origin, What};
 
-/// With more edits the bytes are less work.
+/// Largest number of edits of a sparse page; with more, bytes are cheaper.
 const EDITS_MAX: usize = 24;
-/// Nodes that are made one by one; a page of which more are read has all made at once.
+/// Largest number of template nodes that are built one by one. If more are read, the whole page is built.
 const NODES_MADE_MAX: usize = 12;
-/// Bytes of a node beside key and data: its tag and the length of its key.
+/// Size of a node beside key and data, bytes: its tag and the length of its key.
 const NODE_OVERHEAD_BYTES: usize = 6;
 
-/// Names a page to the [`NodeFunction`] that says what is on it.
+/// Name of a page for the [`NodeFunction`] that generates it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spot(pub u64);
 
-/// What the header of a page says.
+/// Header fields of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outline {
-    /// Bytes of the page.
+    /// Size of the page, bytes.
     pub page_bytes: u32,
-    /// See `edb::page::PageRef`, as the next four.
+    /// Dbtime of the page (this and the next four fields: see `edb::page::PageRef`).
     pub dbtime: u64,
-    /// Left neighbour.
+    /// Page number of the left neighbour.
     pub prev: u32,
-    /// Right neighbour.
+    /// Page number of the right neighbour.
     pub next: u32,
     /// Object id of the tree.
     pub objid: u32,
@@ -52,46 +52,46 @@ pub struct Outline {
     pub free_bytes: u16,
 }
 
-/// The pages of a template database, node by node.
+/// Template database as a function: generates its pages node by node.
 pub trait NodeFunction {
-    /// Page `pgno`; `None` if it is only to be had as bytes. A page that has a spot is not a root, has an empty
-    /// external header, and nodes without flags.
+    /// Name of page `pgno`; `None` if it exists only as bytes. A named page is not a root, has an empty external
+    /// header, and nodes without flags.
     fn spot(&self, pgno: u32) -> Option<Spot>;
-    /// The header of a page.
+    /// Header fields of a page.
     fn outline(&self, page: Spot) -> Outline;
-    /// Where a key stands among the nodes, without looking at them: the slot that has it, or `Err` with the slot where
+    /// Place of a key among the nodes, computed without reading them: `Ok` with its slot, or `Err` with the slot where
     /// it belongs. A last node without a key is above all. `None` for a key of another form than those of the nodes.
     fn place(&self, page: Spot, key: &[u8]) -> Option<Result<usize, usize>>;
     /// The key of node `slot`.
     fn key(&self, page: Spot, slot: usize) -> NodeKey;
-    /// Bytes of the data of node `slot`.
+    /// Size of the data of node `slot`, bytes.
     fn data_bytes(&self, page: Spot, slot: usize) -> usize;
     /// Writes the data of node `slot`.
     fn write_data(&self, page: Spot, slot: usize, data: &mut [u8]);
-    /// Writes all of page `pgno`; what stands in place of the checksums does not matter.
+    /// Writes all bytes of page `pgno`, except its checksums.
     fn write_page(&self, pgno: u32, page: &mut [u8]);
-    /// Appends a sparse page of this template as its edits, in a form that the page codec of the database decodes, too.
+    /// Appends a sparse page of this template as edits, in a form that the page codec of the database also decodes.
     fn encode(&self, page: &SparsePage, out: &mut Vec<u8>);
-    /// The sparse page `pgno` that was encoded; `None` if `encoded` is something else.
+    /// Decodes the sparse page `pgno`; `None` if `encoded` is something else.
     fn decode(self: Rc<Self>, pgno: u32, encoded: &[u8]) -> Option<SparsePage>;
 }
 
-/// A node of the template that was read.
+/// Template node that was built because it was read.
 struct Made {
     slot: u16,
     key_bytes: u16,
-    /// Key and data.
+    /// Bytes of key and data.
     bytes: NodeKey,
     next: OnceCell<Box<Made>>,
 }
 
-/// A page of a template database and what was changed on it. A cache has many, most of them unchanged, and each look at
-/// one waits for memory: so it is small.
+/// Sparse page: a page of a template database and its edits. A cache holds many, most of them unedited, and each
+/// access waits for memory, so the type is small.
 pub struct SparsePage {
     source: Rc<dyn NodeFunction>,
     spot: Spot,
     pgno: u32,
-    /// As the page is now.
+    /// Header fields in their present state.
     now: Outline,
     edits: Option<Box<Edits>>,
     made: OnceCell<Made>,
@@ -111,7 +111,7 @@ impl Clone for SparsePage {
 }
 
 impl SparsePage {
-    /// Page `pgno` of the template; `None` if it is only to be had as bytes.
+    /// Sparse page `pgno` without edits; `None` if it exists only as bytes.
     pub fn of_template(source: Rc<dyn NodeFunction>, pgno: u32) -> Option<SparsePage> {
         let spot = source.spot(pgno)?;
         let now = source.outline(spot);
@@ -126,8 +126,8 @@ impl SparsePage {
         })
     }
 
-    /// A page of the template with these edits, as it was described by [`Self::ops`], [`Self::dbtime`] and
-    /// [`Self::flush_type`]. `None` if they do not fit.
+    /// Restores a sparse page from its edits, as [`Self::ops`], [`Self::dbtime`] and [`Self::flush_type`] described
+    /// it. `None` if they do not fit.
     pub fn restored(
         source: Rc<dyn NodeFunction>,
         pgno: u32,
@@ -146,12 +146,12 @@ impl SparsePage {
         Some(page)
     }
 
-    /// The page's number.
+    /// Number of the page.
     pub fn pgno(&self) -> u32 {
         self.pgno
     }
 
-    /// The edits so far, in order.
+    /// Edits so far, in order.
     pub fn ops(&self) -> &[PageOp] {
         self.edits.as_ref().map_or(&[], |edits| &edits.ops)
     }
@@ -160,17 +160,17 @@ impl SparsePage {
         self.edits.as_ref().map_or(&[], |edits| &edits.nodes)
     }
 
-    /// Whether it is the page of the template.
+    /// Whether the page equals the page of the template.
     pub fn is_pristine(&self) -> bool {
         self.edits.is_none() && self.now == self.source.outline(self.spot)
     }
 
-    /// The header as it is now.
+    /// Header fields in their present state.
     pub fn outline(&self) -> &Outline {
         &self.now
     }
 
-    /// Where the counter of writes stands.
+    /// Flush type: counter of the page's writes.
     pub fn flush_type(&self) -> u32 {
         (self.now.flags & page_flags::FLUSH_TYPE) / FLUSH_TYPE_UNIT
     }
@@ -181,13 +181,13 @@ impl SparsePage {
         self.bytes.take();
     }
 
-    /// What `edb::page::PageMut::finish` does before the checksums.
+    /// Updates the header before a write, as `edb::page::PageMut::finish` does before the checksums.
     pub fn prepare_write(&mut self) {
         self.set_flush_type(if self.flush_type() == 3 { 1 } else { self.flush_type() + 1 });
     }
 
-    /// Makes a change, and sets the dbtime. `false` if only the bytes of the page can take the change: then the
-    /// page is as it was.
+    /// Applies a change and sets the dbtime. `false`, without an effect, if only the bytes of the page can take the
+    /// change.
     ///
     /// # Errors
     /// If an edit does not fit; the page is then undefined.
@@ -286,7 +286,7 @@ impl SparsePage {
         Origin::among(self.edits(), slot)
     }
 
-    /// Writes the page; what stands in place of the checksums does not matter.
+    /// Writes the bytes of the page, except its checksums.
     pub fn fill(&self, page: &mut [u8]) {
         self.source.write_page(self.pgno, page);
         for op in self.ops() {
@@ -298,7 +298,7 @@ impl SparsePage {
         page.set_flags(self.now.flags);
     }
 
-    /// The page as bytes.
+    /// Builds the page as bytes.
     pub fn to_ref(&self) -> PageRef<'_> {
         PageRef::new(self.bytes.get_or_init(|| {
             let mut page = vec![0; self.now.page_bytes as usize].into_boxed_slice();
@@ -312,7 +312,7 @@ impl SparsePage {
         self.now.nodes.into()
     }
 
-    /// All free bytes.
+    /// Number of free bytes of the page.
     pub fn free_bytes(&self) -> usize {
         self.now.free_bytes.into()
     }
@@ -341,7 +341,7 @@ impl SparsePage {
         Node { prefix: &[], suffix: key, data, flags }
     }
 
-    /// A node of the template; `None` if so many were asked for that the bytes are better.
+    /// Template node, built if needed; `None` if so many were read that bytes are cheaper.
     fn made(&self, slot: usize) -> Option<&Made> {
         let mut made = self.made.get_or_init(|| self.make(slot));
         for _ in 1..NODES_MADE_MAX {
@@ -376,7 +376,7 @@ impl SparsePage {
         }
     }
 
-    /// The flags of node `slot`, without making the node.
+    /// Flags of node `slot`, without building the node.
     pub fn flags_of(&self, slot: usize) -> u8 {
         match self.origin(slot).edit.map(|at| self.edits()[at].what) {
             Ok(What::Added { flags, .. } | What::Changed { flags, .. }) => flags,
@@ -384,8 +384,8 @@ impl SparsePage {
         }
     }
 
-    /// The child that node `slot` of a branch page leads to, if it is well formed. Makes no node: branch pages
-    /// are passed so often that all of theirs would be made in time.
+    /// Page number of the child under node `slot` of a branch page, if the node is well formed. Does not build the
+    /// node, because descents would soon build all nodes of branch pages.
     pub fn child(&self, slot: usize) -> Option<u32> {
         let Origin { base, edit } = self.origin(slot);
         let mut data = [0; 4];
@@ -401,7 +401,7 @@ impl SparsePage {
         Some(u32::from_le_bytes(data))
     }
 
-    /// Bytes of the data of node `slot`, without making the node.
+    /// Size of the data of node `slot`, bytes, without building the node.
     pub fn data_bytes(&self, slot: usize) -> usize {
         let Origin { base, edit } = self.origin(slot);
         match edit.map(|at| self.edits()[at].what) {
@@ -410,7 +410,7 @@ impl SparsePage {
         }
     }
 
-    /// Bytes that node `slot` takes, its tag included.
+    /// Size of node `slot` with its tag, bytes.
     pub fn node_bytes(&self, slot: usize) -> usize {
         NODE_OVERHEAD_BYTES + self.key(slot).len() + self.data_bytes(slot)
     }
@@ -423,7 +423,7 @@ impl SparsePage {
         }
     }
 
-    /// As `PageRef::search`, of a leaf.
+    /// Searches a leaf, as `PageRef::search`.
     pub fn search(&self, key: &[u8]) -> Result<usize, usize> {
         match self.source.place(self.spot, key) {
             Some(place) => self.moved(place, self.edits(), |own, _| compare_keys(own, key)),
@@ -431,7 +431,7 @@ impl SparsePage {
         }
     }
 
-    /// As `PageRef::search_entry`, of a leaf.
+    /// Searches a leaf by key and data, as `PageRef::search_entry`.
     pub fn search_entry(&self, key: &[u8], data: &[u8]) -> Result<usize, usize> {
         let compare = |node: Node| node.compare_entry(key, data);
         let Some(mut place) = self.source.place(self.spot, key) else {
@@ -447,7 +447,7 @@ impl SparsePage {
         self.moved(place, self.edits(), |own, own_data| compare(Node::of(own, own_data)))
     }
 
-    /// As `PageRef::child_slot_of_entry`, of a branch page.
+    /// Slot of a branch page whose child covers the entry, as `PageRef::child_slot_of_entry`.
     pub fn child_slot_of_entry(&self, key: &[u8], data: &[u8]) -> usize {
         let last = self.node_count().saturating_sub(1);
         // A separator that is the entry itself leads to the child behind it.
@@ -468,8 +468,8 @@ impl SparsePage {
         moved.unwrap_or_else(|slot| slot).min(last)
     }
 
-    /// Where what stands at `place` among the nodes of the template stands on the page. `compare` says how an added
-    /// node, by key and data, stands to it; `edits` are those that may be in front of it.
+    /// Translates a place among the template's nodes into a slot of the page. `compare` compares an added node with
+    /// the wanted entry; `edits` are those that may come before it.
     fn moved(
         &self,
         place: Result<usize, usize>,
@@ -495,12 +495,12 @@ impl SparsePage {
         if is_there || is_added { Ok(slot) } else { Err(slot) }
     }
 
-    /// Search among the first `count` nodes by looking at them.
+    /// Bisects the first `count` nodes.
     fn halve(&self, count: usize, compare: impl Fn(usize) -> Ordering) -> Result<usize, usize> {
         search_nodes(count, || count / 2, compare)
     }
 
-    /// The data of a node of the template as they are now.
+    /// Present data of a template node.
     fn data_of(&self, base: usize) -> SmallVec<[u8; 16]> {
         let changed = self.edits().iter().find_map(|edit| match edit.what {
             What::Changed { data, .. } if usize::from(edit.base) == base => data,
@@ -516,13 +516,13 @@ impl SparsePage {
         }
     }
 
-    /// As `PageRef::bytes_needed`.
+    /// Size that a node would need, as `PageRef::bytes_needed`.
     pub fn bytes_needed(&self, key: &[u8], data_bytes: usize) -> usize {
         NODE_OVERHEAD_BYTES + key.len() + data_bytes
     }
 }
 
-/// The lowest bit of the flush type.
+/// Lowest bit of the flush type in the page flags.
 const FLUSH_TYPE_UNIT: u32 = page_flags::FLUSH_TYPE & page_flags::FLUSH_TYPE.wrapping_neg();
 
 impl Made {

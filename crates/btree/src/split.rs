@@ -15,17 +15,18 @@ use crate::pager::Result;
 use crate::tree::{Path, Tree, keys_repeat, leaf_of};
 use crate::view::PageView;
 
-/// Takes a page for a tree that splits: from the tree's space, or for a tree of the space itself from pages set
-/// aside before.
+/// Callback that takes a page for a splitting tree: from the tree's space, or for a space tree from pages set aside
+/// before.
 pub(crate) type TakePage<'a> = &'a mut dyn FnMut(&mut Overlay, Tree) -> Result<u32>;
 
-/// A node about to be inserted at the position that the path names.
+/// Node that is about to be inserted at the position that the path names.
 struct Incoming<'a> {
     key: &'a [u8],
     data: &'a [u8],
 }
 
-/// Whether an entry put at `slot` of this leaf appends to the tree although the page has reached its density.
+/// Whether an entry at `slot` of this leaf appends to a page that has reached its density, so that a new page is taken
+/// instead.
 pub(crate) fn appends_beyond_density(
     page: PageView,
     slot: usize,
@@ -40,7 +41,7 @@ pub(crate) fn appends_beyond_density(
         && (usable - page.free_bytes().min(usable) + needed_bytes) * 100 > usable * usize::from(density_pct)
 }
 
-/// Inserts an entry where `path` leads, splitting as needed.
+/// Inserts an entry at the end of `path`, and splits pages as needed.
 pub(crate) fn insert_at(
     overlay: &mut Overlay,
     tree: Tree,
@@ -63,7 +64,7 @@ pub(crate) fn insert_at(
     }
 }
 
-/// Splits the leaf that the path leads to; afterwards it leads to where the entry belongs.
+/// Splits the leaf of the path. Afterwards the path leads to where the entry belongs.
 pub(crate) fn split_leaf(
     overlay: &mut Overlay,
     tree: Tree,
@@ -139,7 +140,7 @@ fn make_parent_room(
     }
 }
 
-/// The root's content moves to a new page below it.
+/// Splits the root: its contents move to a new page below it.
 fn split_root(overlay: &mut Overlay, tree: Tree, path: &mut Path, take_page: TakePage) -> Result<()> {
     let child = take_page(overlay, tree)?;
     let root = overlay.view(tree.fdp)?;
@@ -159,7 +160,7 @@ fn split_root(overlay: &mut Overlay, tree: Tree, path: &mut Path, take_page: Tak
     Ok(())
 }
 
-/// Moves nodes from `keep` on to the new page `right` and puts it behind `pgno`.
+/// Moves the nodes from `keep` on to the new page `right` and links it behind `pgno`.
 fn move_tail(overlay: &mut Overlay, pgno: u32, keep: usize, right: u32) -> Result<()> {
     let page = overlay.view(pgno)?;
     let (objid, flags, header) = (page.objid(), page.flags(), page.prefix().to_vec());
@@ -180,7 +181,7 @@ fn move_tail(overlay: &mut Overlay, pgno: u32, keep: usize, right: u32) -> Resul
     Ok(())
 }
 
-/// How many entries the left page gets, the incoming one counted in its place.
+/// Number of entries that stay on the left page, the incoming one counted at its place.
 fn choose_left_count(page: PageView, slot: usize, incoming: &Incoming, rightmost: bool) -> usize {
     let count = page.node_count();
     if page.is_leaf() && slot == count && rightmost {
@@ -216,8 +217,8 @@ fn choose_left_count(page: PageView, slot: usize, incoming: &Incoming, rightmost
     best.map_or(slot + 1, |(left_count, _)| left_count)
 }
 
-/// The shortest string above the left page's last entry and not above the right page's first one; in a branch page the
-/// left page's last key.
+/// Separator of a split: the shortest string above the left page's last entry and not above the right page's first
+/// one; in a branch page the left page's last key.
 fn separator(page: PageView, slot: usize, left_count: usize, incoming: &Incoming) -> Vec<u8> {
     let entry = |index: usize| {
         let with_data = |key: &[u8], data: &[u8]| {
@@ -236,7 +237,7 @@ fn separator(page: PageView, slot: usize, left_count: usize, incoming: &Incoming
     shortest_separator(&left, entry(left_count))
 }
 
-/// The shortest prefix of `right` that is above `left`, which is less than `right`.
+/// Shortest prefix of `right` that is above `left`, for `left` below `right`.
 fn shortest_separator(left: &[u8], right: Vec<u8>) -> Vec<u8> {
     let shared = left.iter().zip(&right).take_while(|(a, b)| a == b).count();
     let mut separator = right;

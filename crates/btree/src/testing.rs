@@ -18,10 +18,10 @@ pub(crate) struct MemoryDatabase {
     pub coding: PlainCoding,
     pages: Vec<Box<[u8]>>,
     dbtime: u64,
-    /// The pages at the beginning of the log, and the log.
+    /// Pages at the beginning of the log, and the log.
     start: Vec<Box<[u8]>>,
     pub log: Vec<Vec<u8>>,
-    /// Pages seen by the running operation; the others are missing. `None`: all are in memory.
+    /// Pages that the running operation may see; others are missing. `None`: all pages are in memory.
     revealed: Option<RefCell<BTreeSet<u32>>>,
     pub misses: usize,
 }
@@ -43,7 +43,7 @@ impl Pager for MemoryDatabase {
 }
 
 impl MemoryDatabase {
-    /// A new database of `pages` pages with its system tables.
+    /// Creates a database of `pages` pages with its system tables.
     pub fn new(page_bytes: usize, pages: u32) -> MemoryDatabase {
         let zero = || vec![0u8; page_bytes].into_boxed_slice();
         let all: Vec<_> = (0..=pages).map(|_| zero()).collect();
@@ -61,12 +61,12 @@ impl MemoryDatabase {
         database
     }
 
-    /// From here on every operation finds only the pages it asked for, one after the other.
+    /// Makes every later operation find only the pages that it asked for, one after the other.
     pub fn hide_pages(&mut self) {
         self.revealed = Some(RefCell::default());
     }
 
-    /// Changes one byte of a page behind the engine's back.
+    /// Changes one byte of a page without a log record.
     pub fn damage(&mut self, pgno: u32, at: usize, mask: u8) {
         self.pages[pgno as usize][at % self.coding.page_bytes] ^= mask;
     }
@@ -75,7 +75,7 @@ impl MemoryDatabase {
         &self.pages
     }
 
-    /// Runs a planning step until it has all pages and all space; returns its result without applying it.
+    /// Plans an operation until it has all pages and all space. Returns its result without applying it.
     pub fn ask<T>(&mut self, mut step: impl FnMut(&dyn Pager) -> Result<T>) -> Result<T> {
         if let Some(revealed) = &self.revealed {
             revealed.borrow_mut().clear();
@@ -107,7 +107,7 @@ impl MemoryDatabase {
         self.apply(&mini);
     }
 
-    /// Runs an operation and applies what it planned.
+    /// Plans and applies an operation.
     pub fn run(
         &mut self,
         step: impl FnMut(&dyn Pager) -> Result<MiniTransaction>,
@@ -139,7 +139,7 @@ impl MemoryDatabase {
         }
     }
 
-    /// A tree in an extent of its own, as tables have it.
+    /// Creates a tree in an extent of its own, as tables have it.
     pub fn create_tree(&mut self, objid: u32, kind: u32, pages: u32) -> Tree {
         let fdp = self
             .plan(|overlay| space::create_multiple(overlay, space::DATABASE_FDP, pages, objid, kind))
@@ -147,7 +147,7 @@ impl MemoryDatabase {
         Tree { fdp, objid, density_pct: 80 }
     }
 
-    /// The database as a file: header, shadow, pages.
+    /// Returns the database as a file: header, shadow, pages.
     pub fn file(&self) -> Vec<u8> {
         let mut header = vec![0u8; self.coding.page_bytes];
         for (at, word) in [(4, 0x89AB_CDEF), (8, 0x620), (52, 3), (104, 1), (212, 100), (232, 20)] {

@@ -16,50 +16,50 @@ use crate::descents::Step;
 use crate::pager::{Pager, Result, damaged};
 use crate::view::{Head, PageView};
 
-/// Longest key.
+/// Longest key, bytes.
 pub const MAX_KEY_BYTES: usize = 255;
 const MAX_LEVELS: usize = 12;
 
 const NO_SUCH_LEVEL: &str = "on a level where its tree has no such page";
 
-/// Names a tree.
+/// Identity of a tree: root page, object id and density.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tree {
-    /// Root page; never changes.
+    /// Root page of the tree; it never changes.
     pub fdp: u32,
-    /// Object id, which every page of the tree carries.
+    /// Object id of the tree, which all of its pages carry.
     pub objid: u32,
-    /// How full appending leaves a page.
+    /// Density: fill to which appending leaves a page, percent.
     pub density_pct: u8,
 }
 
-/// An entry's place. Good until a page changes: after a wait, seek again.
+/// Position of an entry. It is valid until a page changes: after a wait, seek again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// Leaf page.
+    /// Number of the leaf page.
     pub pgno: u32,
-    /// Slot on it.
+    /// Slot on the leaf page.
     pub slot: usize,
 }
 
-/// Which entry to seek.
+/// Kind of a search in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seek {
-    /// The one with this key.
+    /// The entry with this key.
     Exact,
-    /// The first with this key or a greater one.
+    /// The first entry with this key or a greater one.
     AtLeast,
-    /// The last with this key or a smaller one.
+    /// The last entry with this key or a smaller one.
     AtMost,
 }
 
-/// The way from the root to a leaf: pages with the slot taken on each.
+/// Path from the root to a leaf: pages with the slot taken on each.
 pub(crate) type Path = SmallVec<[Position; 6]>;
 
 /// A leaf position and how it was reached.
 pub(crate) struct Descent {
     pub path: Path,
-    /// The entry is there; else the position is where it belongs.
+    /// Whether the entry exists; otherwise the position is where it belongs.
     pub exact: bool,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Descent {
 pub(crate) struct Leaf<'p> {
     pub page: PageView<'p>,
     pub at: Position,
-    /// As in [`Descent`].
+    /// Whether the entry exists, as in [`Descent`].
     pub exact: bool,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn keys_repeat(page: PageView) -> bool {
 }
 
 impl Position {
-    /// The entry there. It may be flagged deleted.
+    /// Returns the entry at a position. It may be flagged deleted.
     ///
     /// # Errors
     /// If the page is missing, or the position is none (any more).
@@ -95,7 +95,7 @@ impl Position {
     }
 }
 
-/// The entry of `tree` with this key, flagged deleted or not. Where keys repeat: the first one.
+/// Returns the entry of `tree` with this key, flagged deleted or not. Where keys repeat: the first one.
 ///
 /// # Errors
 /// If pages are missing or damaged.
@@ -109,8 +109,8 @@ pub fn get<'p>(pager: &'p dyn Pager, tree: Tree, key: &[u8]) -> Result<Option<No
     Ok(Some(found.node(pager)?).filter(|node| node.compare_key(key).is_eq()))
 }
 
-/// The place of an entry, flagged deleted or not. Where keys repeat, `Exact` and `AtLeast` give the first one with the
-/// key and `AtMost` the last.
+/// Finds the position of an entry, flagged deleted or not. Where keys repeat, `Exact` and `AtLeast` find the first one
+/// with the key and `AtMost` the last.
 ///
 /// # Errors
 /// If pages are missing or damaged.
@@ -141,7 +141,7 @@ pub fn seek(pager: &dyn Pager, tree: Tree, key: &[u8], what: Seek) -> Result<Opt
     }
 }
 
-/// The first entry of the tree.
+/// Position of the first entry of the tree.
 ///
 /// # Errors
 /// If pages are missing or damaged.
@@ -150,7 +150,7 @@ pub fn first(pager: &dyn Pager, tree: Tree) -> Result<Option<Position>> {
     first_from(pager, tree, leaf.at)
 }
 
-/// The last entry of the tree.
+/// Position of the last entry of the tree.
 ///
 /// # Errors
 /// If pages are missing or damaged.
@@ -162,7 +162,7 @@ pub fn last(pager: &dyn Pager, tree: Tree) -> Result<Option<Position>> {
     previous(pager, tree, leaf.at)
 }
 
-/// The entry after `at`.
+/// Position of the entry after `at`.
 ///
 /// # Errors
 /// If pages are missing or damaged.
@@ -170,7 +170,7 @@ pub fn next(pager: &dyn Pager, tree: Tree, at: Position) -> Result<Option<Positi
     first_from(pager, tree, Position { slot: at.slot + 1, ..at })
 }
 
-/// The entry before `at`.
+/// Position of the entry before `at`.
 ///
 /// # Errors
 /// If pages are missing or damaged.
@@ -192,7 +192,7 @@ pub fn previous(pager: &dyn Pager, tree: Tree, at: Position) -> Result<Option<Po
     }
 }
 
-/// The entry at `at`, or the first one behind it if the page ends there.
+/// Position of the entry at `at`, or of the first one behind it if the page ends there.
 fn first_from(pager: &dyn Pager, tree: Tree, at: Position) -> Result<Option<Position>> {
     let mut at = at;
     loop {
@@ -224,14 +224,14 @@ pub(crate) fn leaf_of(path: &Path) -> Position {
 }
 
 impl Step {
-    /// The step to this slot of a page.
+    /// Step of a path to this slot of a page.
     fn to(pgno: u32, slot: usize, page: PageView, head: Head) -> Step {
         let leads_on = !head.is_leaf() && slot < page.node_count();
         let child = if leads_on { page.child(slot) } else { None };
         Step { pgno, slot: slot as u16, dbtime: head.dbtime, exact: false, child }
     }
 
-    /// The step to where `key`, or `key` and `data` where keys repeat, stands on a page.
+    /// Step of a path to the place of `key` (and `data` where keys repeat) on a page.
     fn towards(pgno: u32, key: &[u8], data: &[u8], page: PageView, head: Head) -> Step {
         let data = if head.keys_repeat() { data } else { &[] };
         if !head.is_leaf() {
@@ -243,7 +243,7 @@ impl Step {
     }
 }
 
-/// The way to the entry with `key`, or `key` and `data` where keys repeat.
+/// Path to the entry with `key` (and `data` where keys repeat).
 pub(crate) fn descend(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<Descent> {
     let mut path = Path::new();
     let leaf = descend_by(pager, tree, |_, pgno, page, head| {
@@ -254,7 +254,7 @@ pub(crate) fn descend(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) ->
     Ok(Descent { path, exact: leaf.exact })
 }
 
-/// As [`descend`], only to the end of the way; what is remembered of it is not sought again.
+/// Leaf at the end of the path that [`descend`] would return; uses the remembered descent.
 pub(crate) fn descend_to_leaf<'p>(
     pager: &'p dyn Pager,
     tree: Tree,
@@ -275,8 +275,7 @@ pub(crate) fn descend_to_leaf<'p>(
     })
 }
 
-/// The way from the root to a leaf whose steps `choose` takes: it is told the level, counted from the root, and the
-/// page.
+/// Path from the root to a leaf on which `choose` picks each step, given the level (0 is the root) and the page.
 fn descend_by<'p>(
     pager: &'p dyn Pager,
     tree: Tree,

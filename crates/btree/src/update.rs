@@ -20,10 +20,10 @@ use crate::space;
 use crate::split::{appends_beyond_density, insert_at};
 use crate::tree::{Descent, Leaf, MAX_KEY_BYTES, Tree, descend, descend_to_leaf, keys_repeat, leaf_of};
 
-/// Bytes of a node beside key and data: its tag and the length of its key.
+/// Size of a node beside key and data, bytes: its tag and the length of its key.
 const NODE_OVERHEAD_BYTES: usize = 6;
 
-/// Key and data of an entry may take this much together.
+/// Largest size of an entry, key and data together, bytes.
 pub fn most_entry_bytes(page_bytes: usize) -> usize {
     usable_bytes(page_bytes) - NODE_OVERHEAD_BYTES
 }
@@ -41,7 +41,7 @@ fn check_size(pager: &dyn Pager, key: &[u8], data: &[u8], repeats: bool) -> Resu
     if bytes > most_bytes { Err(Stop::TooLarge { bytes, most_bytes }) } else { Ok(()) }
 }
 
-/// The edit of the page on which an entry was found.
+/// Page change with one edit of the page on which an entry was found.
 fn change_of(leaf: &Leaf, op: PageOp) -> PageChange {
     PageChange::one(leaf.at.pgno, leaf.page.dbtime(), op)
 }
@@ -51,7 +51,7 @@ fn with_undo(tree: Tree, key: &[u8], tail: EntryName, was: Before, changes: Page
     MiniTransaction { undo: Some(undo), changes, ..MiniTransaction::default() }
 }
 
-/// Inserts an entry. An entry with this key that is flagged deleted comes back to life with the new data.
+/// Inserts an entry. An entry with this key that is flagged deleted is revived with the new data.
 ///
 /// # Errors
 /// `Duplicate` if the entry exists, `TooLarge`, `NoData`, or what pages say.
@@ -59,7 +59,7 @@ pub fn insert(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<
     insert_shared(pager, tree, key, &data.into())
 }
 
-/// As [`insert`] with data that the step's caller keeps: nothing is copied if the step is called again.
+/// As [`insert`], with data that the caller keeps, so that a repeated call copies nothing.
 ///
 /// # Errors
 /// As [`insert`].
@@ -102,7 +102,7 @@ pub(crate) fn insert_in(overlay: &mut Overlay, tree: Tree, key: &[u8], data: &[u
     insert_at(overlay, tree, &mut path, key, data, 0, &mut space::allocate)
 }
 
-/// Gives an entry of a tree with unique keys new data.
+/// Replaces the data of an entry in a tree with unique keys.
 ///
 /// # Errors
 /// `NotFound` if there is none or it is flagged deleted, `TooLarge`, `NoData`, or what pages say.
@@ -110,7 +110,7 @@ pub fn replace(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result
     replace_shared(pager, tree, key, &data.into())
 }
 
-/// As [`replace`] with data that the step's caller keeps: nothing is copied if the step is called again.
+/// As [`replace`], with data that the caller keeps, so that a repeated call copies nothing.
 ///
 /// # Errors
 /// As [`replace`].
@@ -148,8 +148,8 @@ pub fn delete(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<
     Ok(with_undo(tree, key, tail, Before::Present, smallvec![change_of(&leaf, flag)]))
 }
 
-/// Removes an entry that is flagged deleted, after its transaction has committed and while no open transaction
-/// holds the entry. Nothing to do if it came back to life or is gone.
+/// Purges an entry that is flagged deleted, after its transaction has committed and while no open transaction holds
+/// it. Does nothing if the entry was revived or is gone.
 ///
 /// # Errors
 /// What pages say.
@@ -187,7 +187,7 @@ fn set_flags(leaf: &Leaf, flags: u8) -> PageOp {
     PageOp::SetNodeFlags { slot: leaf.at.slot as u16, flags }
 }
 
-/// Gives the entry that was found, as `node`, this data and these flags.
+/// Sets data and flags of an entry that was found as `node`.
 fn set_entry(
     pager: &dyn Pager,
     tree: Tree,
@@ -213,7 +213,7 @@ fn set_entry(
     Ok(overlay.finish())
 }
 
-/// Removes the entry that was found by this key and data.
+/// Removes an entry that was found by this key and data.
 fn remove_entry(pager: &dyn Pager, tree: Tree, leaf: &Leaf, key: &[u8], data: &[u8]) -> Result<PageChanges> {
     let (page, at) = (leaf.page, leaf.at);
     let left = merge::used_bytes(page).saturating_sub(page.node_bytes(at.slot));

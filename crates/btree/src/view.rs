@@ -4,16 +4,16 @@ use edb::page::{Node, PageRef, page_flags};
 
 use crate::sparse::SparsePage;
 
-/// A page to read.
+/// View of a page: its bytes, or a sparse page.
 #[derive(Clone, Copy)]
 pub enum PageView<'a> {
-    /// Its bytes.
+    /// Page as bytes.
     Bytes(PageRef<'a>),
-    /// What it is known to be.
+    /// Sparse page: a template page with edits.
     Sparse(&'a SparsePage),
 }
 
-/// What a descent looks at on every page.
+/// Header fields that a descent reads on every page.
 #[derive(Clone, Copy)]
 pub(crate) struct Head {
     pub dbtime: u64,
@@ -37,7 +37,7 @@ impl Head {
     }
 }
 
-/// Answers a question in the same words whatever the page is.
+/// Forwards a question to whichever form the page has.
 macro_rules! ask {
     ($page:expr, $bytes:ident => $of_bytes:expr, $sparse:ident => $of_sparse:expr) => {
         match $page {
@@ -48,7 +48,7 @@ macro_rules! ask {
 }
 
 impl<'a> PageView<'a> {
-    /// A view of bytes.
+    /// View of a page as bytes.
     ///
     /// # Panics
     /// If their length is no page size.
@@ -57,17 +57,17 @@ impl<'a> PageView<'a> {
         PageView::Bytes(PageRef::new(bytes))
     }
 
-    /// The page as bytes, made if need be.
+    /// Page as bytes; built if it is sparse.
     pub fn to_ref(self) -> PageRef<'a> {
         ask!(self, page => page, page => page.to_ref())
     }
 
-    /// A copy of its bytes.
+    /// Copy of the page's bytes.
     pub fn to_vec(self) -> Vec<u8> {
         self.to_ref().bytes().to_vec()
     }
 
-    /// Bytes of the page.
+    /// Size of the page, bytes.
     pub fn page_bytes(self) -> usize {
         ask!(self, page => page.bytes().len(), page => page.outline().page_bytes as usize)
     }
@@ -83,17 +83,17 @@ impl<'a> PageView<'a> {
         )
     }
 
-    /// See `PageRef`, as all that follows.
+    /// Dbtime of the page (see `PageRef`, also for the following functions).
     pub fn dbtime(self) -> u64 {
         ask!(self, page => page.dbtime(), page => page.outline().dbtime)
     }
 
-    /// Left neighbour.
+    /// Page number of the left neighbour.
     pub fn prev(self) -> u32 {
         ask!(self, page => page.prev(), page => page.outline().prev)
     }
 
-    /// Right neighbour.
+    /// Page number of the right neighbour.
     pub fn next(self) -> u32 {
         ask!(self, page => page.next(), page => page.outline().next)
     }
@@ -103,47 +103,47 @@ impl<'a> PageView<'a> {
         ask!(self, page => page.objid(), page => page.outline().objid)
     }
 
-    /// See `edb::page::page_flags`.
+    /// Page flags, see `edb::page::page_flags`.
     pub fn flags(self) -> u32 {
         ask!(self, page => page.flags(), page => page.outline().flags)
     }
 
-    /// Root of its tree.
+    /// Whether the page is the root of its tree.
     pub fn is_root(self) -> bool {
         self.flags() & page_flags::ROOT != 0
     }
 
-    /// Leaf level.
+    /// Whether the page is a leaf.
     pub fn is_leaf(self) -> bool {
         self.flags() & page_flags::LEAF != 0
     }
 
-    /// Belongs to an owned- or available-extent tree.
+    /// Whether the page belongs to an owned- or available-extents tree.
     pub fn is_space(self) -> bool {
         self.flags() & page_flags::SPACE != 0
     }
 
-    /// Keys may repeat.
+    /// Whether keys of the tree may repeat.
     pub fn is_non_unique(self) -> bool {
         self.flags() & page_flags::NON_UNIQUE != 0
     }
 
-    /// All free bytes.
+    /// Number of free bytes on the page.
     pub fn free_bytes(self) -> usize {
         ask!(self, page => page.free_bytes(), page => page.free_bytes())
     }
 
-    /// Bytes held for rollback.
+    /// Number of bytes reserved for rollback.
     pub fn uncommitted_free_bytes(self) -> usize {
         ask!(self, page => page.uncommitted_free_bytes(), _page => 0)
     }
 
-    /// Tag 0.
+    /// External header of the page (tag 0).
     pub fn external_header(self) -> &'a [u8] {
         ask!(self, page => page.external_header(), _page => &[])
     }
 
-    /// What compressed keys start with.
+    /// Prefix of the page's compressed keys.
     pub fn prefix(self) -> &'a [u8] {
         ask!(self, page => page.prefix(), _page => &[])
     }
@@ -153,7 +153,7 @@ impl<'a> PageView<'a> {
         ask!(self, page => page.node_count(), page => page.node_count())
     }
 
-    /// Node `slot`.
+    /// Returns node `slot`.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -166,28 +166,28 @@ impl<'a> PageView<'a> {
         (0..self.node_count()).map(move |slot| self.node(slot))
     }
 
-    /// Whether node `slot` waits for cleanup.
+    /// Whether node `slot` is flagged deleted and waits for cleanup.
     pub fn is_deleted(self, slot: usize) -> bool {
         let flags = ask!(self, page => page.node(slot).flags, page => page.flags_of(slot));
         flags & edb::page::node_flags::DELETED != 0
     }
 
-    /// The child that node `slot` of a branch page leads to, if it is well formed.
+    /// Page number of the child under node `slot` of a branch page, if the node is well formed.
     pub fn child(self, slot: usize) -> Option<u32> {
         ask!(self, page => page.child(slot), page => page.child(slot))
     }
 
-    /// Bytes of the data of node `slot`.
+    /// Size of the data of node `slot`, bytes.
     pub fn data_bytes(self, slot: usize) -> usize {
         ask!(self, page => page.node(slot).data.len(), page => page.data_bytes(slot))
     }
 
-    /// Bytes that node `slot` takes, its tag included.
+    /// Size of node `slot` with its tag, bytes.
     pub fn node_bytes(self, slot: usize) -> usize {
         ask!(self, page => page.node_bytes(slot), page => page.node_bytes(slot))
     }
 
-    /// Binary search by key.
+    /// Searches the nodes by key (bisection).
     ///
     /// # Errors
     /// The slot where the key belongs.
@@ -195,7 +195,7 @@ impl<'a> PageView<'a> {
         ask!(self, page => page.search(key), page => page.search(key))
     }
 
-    /// Binary search by key and data.
+    /// Searches the nodes by key and data (bisection).
     ///
     /// # Errors
     /// The slot where the entry belongs.
@@ -203,7 +203,7 @@ impl<'a> PageView<'a> {
         ask!(self, page => page.search_entry(key, data), page => page.search_entry(key, data))
     }
 
-    /// Branch page: the slot whose child covers the entry.
+    /// Slot of a branch page whose child covers the entry.
     pub fn child_slot_of_entry(self, key: &[u8], data: &[u8]) -> usize {
         ask!(
             self,
@@ -212,7 +212,7 @@ impl<'a> PageView<'a> {
         )
     }
 
-    /// Bytes that a node would take.
+    /// Size that a node would need on the page, bytes.
     pub fn bytes_needed(self, key: &[u8], data_bytes: usize) -> usize {
         ask!(
             self,
@@ -221,7 +221,7 @@ impl<'a> PageView<'a> {
         )
     }
 
-    /// Whether a node fits.
+    /// Whether a node fits on the page.
     pub fn fits(self, key: &[u8], data_bytes: usize) -> bool {
         self.bytes_needed(key, data_bytes) + self.uncommitted_free_bytes() <= self.free_bytes()
     }

@@ -40,7 +40,7 @@ use crate::payload::VERSION_MAX;
 use crate::schema::{Entry, FOLDERS};
 use crate::template::{TemplateDatabase, TemplateError};
 
-/// Sessions at most: each has a row of its own.
+/// Largest number of sessions of a crash test; each has a row of its own.
 pub const SESSIONS_MAX: u32 = FOLDERS;
 
 const HELLO: &[u8; 8] = b"PLcrash1";
@@ -48,57 +48,56 @@ const IDENTITY: &str = "crash-test.id";
 const PAGE_BYTES: u32 = 32 << 10;
 const FREE_PAGES: u32 = 64;
 const COMPRESSIBILITY_PCT: u8 = 25;
-/// Small beside the database: pages are written and read all the time.
+/// Size of the page cache, bytes: small compared with the database, so that pages are read and written all the time.
 const CACHE_BYTES: u64 = 32 << 20;
 const COMMIT_BYTES: usize = 12;
 
-/// Why a crash test could not be done.
+/// Reason why a crash test could not be carried out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CrashTestError {
-    /// The engine.
+    /// The engine failed.
     #[error(transparent)]
     Engine(#[from] engine::Error),
-    /// Files or connections.
+    /// A file or a connection failed.
     #[error(transparent)]
     World(#[from] world::Error),
-    /// The size of the database.
+    /// No database can have the requested size.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// The folder is one of a crash test, and has lost the file that says of which run, which was durable
-    /// before any listener heard of that run.
+    /// The folder belongs to a crash test, but has lost the file with its run's identity, which was durable before a
+    /// listener heard of the run.
     #[error("{folder} has lost what was durable before the first commit: crash-test.id {reason}")]
     LostIdentity {
-        /// The folder.
+        /// Path of the folder.
         folder: String,
-        /// What is wrong with the file.
+        /// Description of what is wrong with the file.
         reason: String,
     },
-    /// The folder is not one of a crash test.
+    /// The folder does not belong to a crash test.
     #[error("{folder} was not made by a crash test: crash-test.id {reason}")]
     Foreign {
-        /// The folder.
+        /// Path of the folder.
         folder: String,
-        /// What is missing.
+        /// Description of what is missing.
         reason: String,
     },
     /// The listener has heard of another run.
     #[error("the listener has heard of run {heard:016x}, the folder is of run {found:016x}")]
     OtherRun {
-        /// The listener's.
+        /// Identity of the run in the listener's notes.
         heard: u64,
-        /// The folder's.
+        /// Identity of the run in the folder.
         found: u64,
     },
-    /// What came over the connection is not of a crash test's writer.
+    /// The peer on the connection is not the writer of a crash test.
     #[error("the program that connected is no writer of a crash test")]
     NoWriter,
 }
 
 impl CrashTestError {
-    /// Whether it proves that storage has lost or changed what was durable. Everything else proves nothing
-    /// about storage: rights, room, the wrong folder, a file system without unbuffered I/O, a device that
-    /// cannot be reached.
+    /// Whether the error proves that storage lost or changed durable data. Other errors prove nothing about storage:
+    /// missing rights or room, a wrong folder, a file system without unbuffered I/O, a device that cannot be reached.
     pub fn is_loss(&self) -> bool {
         match self {
             CrashTestError::LostIdentity { .. } => true,
@@ -117,39 +116,39 @@ impl CrashTestError {
     }
 }
 
-/// Whether a failed operation proves that a file, or a part of it, is gone.
+/// Whether a failed operation proves that a file, or a part of it, is lost.
 fn is_gone(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::ShortRead | ErrorKind::Damaged)
 }
 
 type Result<T, E = CrashTestError> = std::result::Result<T, E>;
 
-/// What a listener knows.
+/// Notes of a listener: the acknowledged commits of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListenerNotes {
-    /// The run that it heard of.
+    /// Identity of the run.
     pub run: u64,
-    /// The last number of each session (from 1) that was acknowledged as durable.
+    /// Number of the last commit of each session (from 1) that was acknowledged as durable.
     pub sessions: BTreeMap<u32, u64>,
 }
 
-/// What recovery has found, held against the notes.
+/// Result of the recovery, compared with the notes.
 #[derive(Debug, Clone)]
 pub struct Findings {
-    /// Commits that were acknowledged.
+    /// Number of acknowledged commits.
     pub acknowledged: u64,
-    /// Acknowledged commits that are gone: session, first and last number.
+    /// Lost ranges of acknowledged commits: session, first and last number.
     pub lost: Vec<(u32, u64, u64)>,
-    /// Commits that survived although the listener had not heard of them.
+    /// Number of commits that survived although the listener had not heard of them.
     pub beyond: u64,
-    /// What recovery did.
+    /// Work of the recovery.
     pub recovery: RecoveryReport,
-    /// What is on the pages.
+    /// Findings of the page check.
     pub pages: PageFindings,
 }
 
 impl Findings {
-    /// Whether storage has kept its word.
+    /// Whether the storage kept everything that it had reported as durable.
     pub fn is_kept(&self) -> bool {
         self.lost.is_empty()
             && self.pages.is_clean()
@@ -232,7 +231,7 @@ impl Place {
         }
     }
 
-    /// What the identity says, or what is wrong with it.
+    /// Reads the identity of a run; an error says what is wrong with it.
     async fn read_identity(world: &World, folder: &str) -> Result<Result<Place, &'static str>> {
         let path = format!("{folder}/{IDENTITY}");
         if world.entry(&path).await?.is_none() {
@@ -259,7 +258,7 @@ impl Place {
     }
 }
 
-/// The directory that a folder lies in.
+/// Directory that contains a folder.
 fn parent_of(folder: &str) -> &str {
     match folder.trim_end_matches('/').rsplit_once('/') {
         Some(("", _)) => "/",
@@ -268,8 +267,8 @@ fn parent_of(folder: &str) -> &str {
     }
 }
 
-/// Makes `folder`, and commits in it until the stop; each durable commit is told to the listener at `address`.
-/// Returns the number of commits. `committed` is called with the number so far, often.
+/// Creates `folder` and commits in it until the stop. Reports each durable commit to the listener at `address`.
+/// Returns the number of commits, and calls `committed` with the number so far.
 ///
 /// # Errors
 /// A folder that exists, a listener that cannot be reached or goes away, failed I/O.
@@ -364,8 +363,8 @@ async fn replace(
     transaction.change(1, step).await
 }
 
-/// Hears one writer out: until it closes the connection or is gone. `heard` is told what is known, after each
-/// piece that comes.
+/// Listens to one writer until it closes the connection or is lost. Calls `heard` with the notes so far after each
+/// message.
 ///
 /// # Errors
 /// Something that is no writer. A connection that breaks is what this is about, and no error.
@@ -414,7 +413,7 @@ async fn more(connection: &Connection, pending: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Recovers what a crash has left in `folder`, and holds it against the notes.
+/// Recovers the database that a crash left in `folder`, and compares it with the notes.
 ///
 /// # Errors
 /// A folder that is none of a crash test, or of another run; what no disk that keeps its word can leave behind

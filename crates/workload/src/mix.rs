@@ -3,10 +3,10 @@
 //! The mixes are those of the published runs: 40 % insert, 20 % delete, 5 % replace, 35 % read with 70 % lazy commits
 //! (Exchange 2010 and later), 20/4/68/8 with 90 % lazy commits (Exchange 2003).
 
-/// Operations in one batch transaction.
+/// Number of operations in one batch transaction.
 pub const BATCH_OPERATIONS: usize = 16;
 
-/// What an operation does to one row.
+/// Kind of an operation on one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationKind {
     /// Adds a row with a new id.
@@ -22,15 +22,15 @@ pub enum OperationKind {
 /// One operation of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
-    /// What it does.
+    /// Kind of the operation.
     pub kind: OperationKind,
-    /// Whether its commit waits for the log.
+    /// Whether the commit of the operation is lazy.
     pub lazy: bool,
-    /// Picks the row: a number spread evenly over all 64 bits.
+    /// Random number that picks the row, uniform over all 64 bits.
     pub pick: u64,
 }
 
-/// Shares of the operations in percent; what is left are reads.
+/// Mix of operations in percent; the rest are reads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mix {
     /// Share of inserts.
@@ -39,15 +39,15 @@ pub struct Mix {
     pub delete_pct: f64,
     /// Share of replaces.
     pub replace_pct: f64,
-    /// Share of commits, among operations that change something, that do not wait for the log.
+    /// Share of commits that are lazy, among operations that change something, percent.
     pub lazy_pct: f64,
 }
 
 impl Mix {
-    /// The mix of Exchange 2010 and later.
+    /// Mix of Exchange 2010 and later.
     pub const EXCHANGE_2010: Mix =
         Mix { insert_pct: 40.0, delete_pct: 20.0, replace_pct: 5.0, lazy_pct: 70.0 };
-    /// The mix tuned for Exchange 2003 in the published run.
+    /// Mix of the published run of Exchange 2003.
     pub const EXCHANGE_2003: Mix =
         Mix { insert_pct: 20.0, delete_pct: 4.0, replace_pct: 68.0, lazy_pct: 90.0 };
 
@@ -76,12 +76,12 @@ impl Mix {
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of `seed`.
+    /// Starts the random sequence of `seed`.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next 64 bits.
+    /// Next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -90,13 +90,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// The next number in 0..1.
+    /// Next random number from 0 to below 1.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// Spreads `pick` evenly over `0..bound` without division bias that matters (bound is far below 2^64).
+/// Maps `pick` to `0..bound` without noticeable bias (bound is far below 2^64).
 pub fn scale(pick: u64, bound: u64) -> u64 {
     ((u128::from(pick) * u128::from(bound)) >> 64) as u64
 }

@@ -9,26 +9,26 @@
 //! Limits: 24-bit versions, 32-bit ids. Not a cipher: one wide multiplication per 16 bytes, fast enough to fill pages
 //! faster than disks take them.
 
-/// Bytes at the front of a payload that name it.
+/// Size of the header of a payload, which names its owner, bytes.
 pub const HEADER_BYTES: usize = 8;
-/// Versions are kept in three bytes.
+/// Highest version of a row: versions are stored in three bytes.
 pub const VERSION_MAX: u32 = (1 << 24) - 1;
 
 const MARKER: u8 = 0xB0;
 const STEP: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xD1B5_4A32_D192_ED03];
 
-/// Whose payload it is.
+/// Owner of a payload: table, row and version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     /// Number of the table's payload column: 0 to 15.
     pub table: u8,
     /// Id of the row.
     pub id: u32,
-    /// How often the row was replaced.
+    /// Version of the row: how often it was replaced.
     pub version: u32,
 }
 
-/// Makes and recognises the payloads of one database.
+/// Generator of the payloads of one database; it also recognises them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Payload {
     seed: u64,
@@ -37,7 +37,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// Payloads for the database with this seed, of which `compressibility_pct` percent compress away.
+    /// Creates payloads for the database with this seed. `compressibility_pct` percent of each payload compress away.
     pub fn new(seed: u64, compressibility_pct: u8) -> Payload {
         // Mixed, or neighbouring seeds would share payloads of neighbouring ids.
         Payload { seed: mix(seed), key: mix(!seed), compressibility_pct: compressibility_pct.min(100) }
@@ -65,7 +65,7 @@ impl Payload {
         }
     }
 
-    /// Whose payload `bytes` claims to be: only its header is looked at.
+    /// Owner that the header of `bytes` names. Only the header is checked.
     pub fn owner(bytes: &[u8]) -> Option<Owner> {
         let header = bytes.first_chunk::<HEADER_BYTES>()?;
         if header[0] & 0xF0 != MARKER {
@@ -101,7 +101,7 @@ fn block(left: u64, right: u64) -> [u8; 16] {
     (u128::from(first) | u128::from(second) << 64).to_le_bytes()
 }
 
-/// A well mixed bijection of 64 bits (splitmix64's finaliser).
+/// Mixes 64 bits (bijective; the finaliser of splitmix64).
 pub fn mix(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

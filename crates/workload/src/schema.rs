@@ -16,94 +16,93 @@ use crate::payload::{Owner, Payload, mix};
 
 /// Bytes of a Messages record.
 pub const ROW_BYTES: usize = 136;
-/// Bytes of a message's long value: fits pages of every size without a remainder worth mentioning.
+/// Size of a message's long value, bytes; it divides pages of every size almost without a rest.
 pub const BODY_BYTES: usize = 1984;
-/// Bytes of a Folders record: fitted to the log volume.
+/// Size of a Folders record, bytes; fitted to the published log volume.
 pub const FOLDER_BYTES: usize = 280;
-/// Rows of Folders. Sessions use one each, so up to this many never conflict.
+/// Number of rows of Folders. Each session uses one, so up to this many never conflict.
 pub const FOLDERS: u32 = 256;
-/// One row in this many has a conversation, that is an index entry.
+/// Of this many rows, one has a conversation and so an index entry.
 const INDEX_PERIOD: u32 = 2;
 
 const PROPERTIES: std::ops::Range<usize> = 23..127;
 const CHANGES_START: usize = 18;
-/// Marks a tagged value that starts with a header byte; implied on pages over 8 KiB.
+/// First byte of a tagged value that has a header byte; implied on pages over 8 KiB.
 const SMALL_PAGE_HEADER_BYTE: u16 = 0x4000;
 const BODY_COLUMN: u16 = 256;
 
-/// The trees that operations touch.
+/// Trees that the operations of the load use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tree {
-    /// Messages: the rows.
+    /// Rows of the table Messages.
     Rows,
-    /// Messages: the long values.
+    /// Long values of the table Messages.
     Bodies,
-    /// Messages: the index ByConversation.
+    /// Index ByConversation of the table Messages.
     Conversations,
-    /// Folders: the rows.
+    /// Rows of the table Folders.
     Folders,
 }
 
-/// One entry of a tree.
+/// Entry of one of the trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
-    /// A message.
+    /// Row of a message.
     Row {
-        /// Its id.
+        /// Id of the message.
         id: u32,
-        /// Times it was replaced.
+        /// Version of the message: how often it was replaced.
         version: u32,
     },
-    /// The root node of a message's long value.
+    /// Root node of a message's long value.
     BodyRoot {
-        /// The message's id, which is also its long-value id.
+        /// Id of the message, which is also its long-value id.
         id: u32,
     },
-    /// The only chunk of a message's long value.
+    /// Chunk of a message's long value; each has one.
     Body {
-        /// The message's id.
+        /// Id of the message.
         id: u32,
-        /// Times it was replaced.
+        /// Version of the message: how often it was replaced.
         version: u32,
     },
-    /// A message's index entry.
+    /// Index entry of a message.
     Conversation {
-        /// The message's id.
+        /// Id of the message.
         id: u32,
     },
-    /// A folder.
+    /// Row of a folder.
     Folder {
-        /// Its id.
+        /// Id of the folder.
         id: u32,
-        /// Times it was replaced.
+        /// Version of the folder: how often it was replaced.
         version: u32,
     },
 }
 
-/// What a database is a function of.
+/// Shape of a database: the few numbers that determine its initial contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatabaseShape {
-    /// Bytes per page: 4, 8, 16 or 32 KiB.
+    /// Size of a page, bytes: 4, 8, 16 or 32 KiB.
     pub page_bytes: u32,
-    /// Pages of the file without header and shadow.
+    /// Number of pages of the file without header and shadow.
     pub pages: u32,
-    /// Messages in a new database.
+    /// Number of messages in a new database.
     pub rows: u32,
-    /// Makes payloads and signature differ between databases.
+    /// Seed that makes payloads and signature differ between databases.
     pub seed: u64,
-    /// Share of each payload that compresses away.
+    /// Share of each payload that compresses away, percent.
     pub compressibility_pct: u8,
 }
 
-/// Version of everything that the template is a function of besides the shape. A file of another version cannot
-/// be used.
+/// Version of the rules that turn a shape into contents. A file of another version cannot be used.
 const IMAGE_VERSION: u8 = 2;
 
 impl DatabaseShape {
-    /// Bytes of [`Self::to_bytes`].
+    /// Size of [`Self::to_bytes`], bytes.
     pub const STORED_BYTES: usize = 22;
 
-    /// The shape as a database keeps it in its own table.
+    /// Encodes the shape for its table in the database.
     pub fn to_bytes(&self) -> [u8; Self::STORED_BYTES] {
         let mut bytes = [0; Self::STORED_BYTES];
         bytes[0] = IMAGE_VERSION;
@@ -115,7 +114,7 @@ impl DatabaseShape {
         bytes
     }
 
-    /// The shape from its stored form; `None` if it is none, or one of another version.
+    /// Decodes a stored shape; `None` if it is not one, or of another version.
     pub fn from_bytes(bytes: &[u8]) -> Option<DatabaseShape> {
         let bytes: &[u8; Self::STORED_BYTES] = bytes.try_into().ok()?;
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -131,13 +130,13 @@ impl DatabaseShape {
         sound.then_some(shape)
     }
 
-    /// Messages with an index entry among the first `rows`.
+    /// Number of index entries among the first `rows` messages.
     pub fn index_entries(rows: u32) -> u64 {
         ordinals_below(u64::from(rows))
     }
 }
 
-/// The bytes of a key, at most nine.
+/// Bytes of a key, at most nine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     bytes: [u8; 16],
@@ -170,10 +169,10 @@ impl std::ops::Deref for Key {
     }
 }
 
-/// Normalised form of a value that is not null.
+/// First byte of a normalised value that is not null.
 const NOT_NULL: u8 = 0x7F;
 
-/// Key of message or folder `id` in its table.
+/// Key of the message or folder `id` in its table.
 pub fn row_key(id: u32) -> Key {
     Key::new(&[&[NOT_NULL], &id.to_be_bytes()])
 }
@@ -194,7 +193,7 @@ pub fn conversation_key(place: u64) -> Key {
     Key::new(&[&[NOT_NULL], &place.to_be_bytes()])
 }
 
-/// The message or folder whose [`row_key`] a key is.
+/// Id of the message or folder with this [`row_key`].
 pub fn id_of_row_key(key: &[u8]) -> Option<u32> {
     match *key {
         [NOT_NULL, a, b, c, d] => Some(u32::from_be_bytes([a, b, c, d])),
@@ -202,7 +201,7 @@ pub fn id_of_row_key(key: &[u8]) -> Option<u32> {
     }
 }
 
-/// The message whose long value has a node with this key, and whether the node is the chunk.
+/// Id of the message whose long value has a node with this key, and whether the node is the chunk.
 pub fn id_of_body_key(key: &[u8]) -> Option<(u32, bool)> {
     match *key {
         [a, b, c, d] => Some((u32::from_be_bytes([a, b, c, d]), false)),
@@ -211,7 +210,7 @@ pub fn id_of_body_key(key: &[u8]) -> Option<(u32, bool)> {
     }
 }
 
-/// The place that a [`conversation_key`] is of.
+/// Place that a [`conversation_key`] contains.
 pub fn place_of_conversation_key(key: &[u8]) -> Option<u64> {
     match key {
         [NOT_NULL, place @ ..] => Some(u64::from_be_bytes(place.try_into().ok()?)),
@@ -219,7 +218,7 @@ pub fn place_of_conversation_key(key: &[u8]) -> Option<u64> {
     }
 }
 
-/// Makes, recognises and verifies the entries of one database.
+/// Generator of the entries of one database; it also recognises and verifies them.
 #[derive(Debug, Clone)]
 pub struct Schema {
     shape: DatabaseShape,
@@ -228,23 +227,23 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// The schema of the database of this shape.
+    /// Creates the generator for a database of this shape.
     pub fn new(shape: DatabaseShape) -> Schema {
         let payload = Payload::new(shape.seed, shape.compressibility_pct);
         Schema { shape, payload, places: Places::new(shape.rows, shape.seed) }
     }
 
-    /// The shape.
+    /// Shape of the database.
     pub fn shape(&self) -> &DatabaseShape {
         &self.shape
     }
 
-    /// Where messages stand in ByConversation.
+    /// Places of the messages in the index ByConversation.
     pub fn places(&self) -> &Places {
         &self.places
     }
 
-    /// The key of an entry in its tree.
+    /// Key of an entry in its tree.
     pub fn key(&self, entry: Entry) -> Key {
         match entry {
             Entry::Row { id, .. } | Entry::Folder { id, .. } => row_key(id),
@@ -254,7 +253,7 @@ impl Schema {
         }
     }
 
-    /// Writes the data of an entry; `out` has [`Entry::data_bytes`].
+    /// Writes the data of an entry into `out`, which has [`Entry::data_bytes`].
     pub fn write_data(&self, entry: Entry, out: &mut [u8]) {
         match entry {
             Entry::Row { id, version } => self.write_row(id, version, out),
@@ -268,14 +267,14 @@ impl Schema {
         }
     }
 
-    /// The data of an entry.
+    /// Data of an entry.
     pub fn data(&self, entry: Entry) -> EntryData {
         let mut data: EntryData = std::iter::repeat_n(0, entry.data_bytes()).collect();
         self.write_data(entry, Arc::get_mut(&mut data).expect("nobody shares new data"));
         data
     }
 
-    /// Which entry of `tree` these bytes claim to be. A claim: [`Self::verify`] proves it.
+    /// Entry of `tree` that these bytes claim to be; [`Self::verify`] proves it.
     pub fn recognise(&self, tree: Tree, key: &[u8], data: &[u8]) -> Option<Entry> {
         let be = |bytes: &[u8]| Some(u32::from_be_bytes(*bytes.first_chunk()?));
         let owner = |at: usize| Payload::owner(data.get(at..)?);
@@ -292,14 +291,13 @@ impl Schema {
         (data.len() == entry.data_bytes() && entry.id() > 0).then_some(entry)
     }
 
-    /// The entry that `key` and `data` are, if every byte is right.
+    /// Entry with this `key` and `data`; `None` if any byte is wrong.
     pub fn verify(&self, tree: Tree, key: &[u8], data: &[u8]) -> Option<Entry> {
         let entry = self.recognise(tree, key, data)?;
         (*self.key(entry) == *key && self.has_data(entry, data)).then_some(entry)
     }
 
-    /// The entry of `tree` whose data these bytes are, if every byte is right. Entries whose data name no
-    /// version are not found.
+    /// Entry of `tree` with these data; `None` if any byte is wrong. Entries whose data name no version are not found.
     pub fn entry_of_data(&self, tree: Tree, data: &[u8]) -> Option<Entry> {
         let owner = |at: usize| Payload::owner(data.get(at..)?);
         let entry = match tree {
@@ -362,7 +360,7 @@ impl Schema {
 }
 
 impl Entry {
-    /// The tree it belongs to.
+    /// Tree of the entry.
     pub fn tree(self) -> Tree {
         match self {
             Entry::Row { .. } => Tree::Rows,
@@ -372,7 +370,7 @@ impl Entry {
         }
     }
 
-    /// Id of its message or folder.
+    /// Id of the entry's message or folder.
     pub fn id(self) -> u32 {
         match self {
             Entry::Row { id, .. }
@@ -383,7 +381,7 @@ impl Entry {
         }
     }
 
-    /// Its version, if its bytes depend on one.
+    /// Version of the entry, if its bytes depend on one.
     pub fn version(self) -> Option<u32> {
         match self {
             Entry::Row { version, .. } | Entry::Body { version, .. } | Entry::Folder { version, .. } => {
@@ -393,7 +391,7 @@ impl Entry {
         }
     }
 
-    /// A number for its kind, see [`Entry::of_kind`].
+    /// Number of the entry's kind, see [`Entry::of_kind`].
     pub fn kind(self) -> usize {
         match self {
             Entry::Row { .. } => 0,
@@ -416,7 +414,7 @@ impl Entry {
         })
     }
 
-    /// Bytes of its data.
+    /// Size of the entry's data, bytes.
     pub fn data_bytes(self) -> usize {
         match self {
             Entry::Row { .. } => ROW_BYTES,
@@ -428,7 +426,7 @@ impl Entry {
     }
 }
 
-/// The order of ByConversation: which messages have an entry, and where.
+/// Order of the index ByConversation: the messages that have an entry, and their places.
 ///
 /// Indexed messages in order of id have ordinals 0..n. Ordinal o of an initial message has rank `(a o + b) mod n`, with
 /// `a` near n / golden ratio, so neighbours in one order are far apart in the other.
@@ -460,7 +458,7 @@ impl Places {
         }
     }
 
-    /// Entries of the index in a new database.
+    /// Number of entries of the index in a new database.
     pub fn entries(&self) -> u64 {
         self.entries
     }
@@ -470,17 +468,17 @@ impl Places {
         (id - 1).is_multiple_of(INDEX_PERIOD)
     }
 
-    /// The place of message `id` in the index: even for initial messages, random for later ones.
+    /// Place of message `id` in the index: even for initial messages, random for later ones.
     pub fn place(&self, id: u32) -> u64 {
         if id <= self.rows { self.rank(id) * self.stride } else { mix(self.seed ^ mix(u64::from(id))) }
     }
 
-    /// The place of the initial entry `rank`.
+    /// Place of the initial entry with this rank.
     pub fn place_of_rank(&self, rank: u64) -> u64 {
         rank * self.stride
     }
 
-    /// The last initial entry that is not behind this place, by rank, and whether it stands there.
+    /// Rank of the last initial entry at or before this place, and whether it is at the place.
     pub fn rank_at(&self, place: u64) -> (u64, bool) {
         (place / self.stride, place.is_multiple_of(self.stride))
     }
@@ -495,7 +493,7 @@ impl Places {
         (self.multiplier * ordinal + self.offset) % self.entries
     }
 
-    /// The messages of the initial entries from `rank` on, in index order.
+    /// Ids of the messages of the initial entries from `rank` on, in index order.
     pub fn ids_from_rank(&self, rank: u64) -> impl Iterator<Item = u32> + use<> {
         let (entries, step) = (self.entries, self.inverse);
         let first = self.inverse * ((rank + entries - self.offset) % entries) % entries;
@@ -510,7 +508,7 @@ impl Places {
     }
 }
 
-/// Indexed messages among ids 1..=n.
+/// Number of indexed messages among ids 1..=n.
 fn ordinals_below(n: u64) -> u64 {
     n.div_ceil(u64::from(INDEX_PERIOD))
 }

@@ -19,41 +19,41 @@ use crate::mix::{Mix, Operation, OperationKind, Random, scale};
 use crate::schema::{Entry, FOLDERS, Schema, Tree, conversation_key, id_of_row_key, row_key};
 use crate::template::TemplateDatabase;
 
-/// Tries of one operation before its conflicts are an error: with 256 sessions on millions of rows a second one
-/// is rare.
+/// Largest number of attempts of one operation before its conflicts are an error. With 256 sessions on millions of
+/// rows a second attempt is rare.
 const TRIES_MAX: u32 = 64;
 
-/// Why a batch failed.
+/// Reason why a batch failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SessionError {
-    /// The engine could not do it.
+    /// The engine failed.
     #[error(transparent)]
     Engine(#[from] engine::Error),
-    /// An entry is not what its key and version call for, or is missing though another one leads to it.
+    /// An entry differs from what its key and version require, or is missing although another entry refers to it.
     #[error(
         "database {database}: entry {key:02x?} of {tree:?} is missing or holds other bytes than were written"
     )]
     WrongRow {
         /// Number of the database in its instance.
         database: u8,
-        /// The tree.
+        /// Tree of the entry.
         tree: Tree,
-        /// The key.
+        /// Key of the entry.
         key: Vec<u8>,
     },
-    /// The database has no more ids or rows.
+    /// The database has no ids or rows left.
     #[error("database {database} has no {what} left")]
     Exhausted {
         /// Number of the database in its instance.
         database: u8,
-        /// What ran out.
+        /// Name of what is used up.
         what: &'static str,
     },
 }
 
 type Result<T> = std::result::Result<T, SessionError>;
 
-/// One database as its sessions use it.
+/// One database with the state that its sessions share.
 pub struct Mailboxes {
     instance: Rc<Instance>,
     database: u8,
@@ -63,18 +63,18 @@ pub struct Mailboxes {
     acknowledged: RefCell<Option<Acknowledged>>,
 }
 
-/// Is told which version of which folder a durable commit has just acknowledged.
+/// Callback that gets folder and version of each durable commit when it is acknowledged.
 type Acknowledged = Box<dyn Fn(u32, u32)>;
 
-/// What happened to an operation.
+/// Result of an attempt of an operation.
 enum Tried<T> {
     Done(T),
-    /// Another open transaction was first.
+    /// Another open transaction changed the entry first.
     Conflict,
 }
 
 impl Mailboxes {
-    /// Database number `database` of an open instance.
+    /// Opens database number `database` of an open instance for the load.
     ///
     /// # Errors
     /// If the last row cannot be read.
@@ -100,19 +100,18 @@ impl Mailboxes {
         Ok(Mailboxes { instance, database, template, next_id, conflicts, acknowledged: RefCell::default() })
     }
 
-    /// Transactions that were rolled back because another one was first, since the last call.
+    /// Number of transactions since the last call that were rolled back because another one was first.
     pub fn take_conflicts(&self) -> u64 {
         self.conflicts.take()
     }
 
-    /// From now on `tell` is called with folder and version as soon as a durable commit of a change is
-    /// acknowledged. Each change of a message counts the version of the session's folder up by one, so a
-    /// database that holds an older one has lost commits.
+    /// Sets the callback for acknowledged durable commits. Each change of a message raises the version of the
+    /// session's folder by one, so a database that holds an older version has lost commits.
     pub fn on_acknowledged(&self, tell: impl Fn(u32, u32) + 'static) {
         *self.acknowledged.borrow_mut() = Some(Box::new(tell));
     }
 
-    /// The versions that folders have now.
+    /// Current versions of the folders.
     ///
     /// # Errors
     /// A folder that is not there, or holds other bytes than were written.
@@ -125,7 +124,7 @@ impl Mailboxes {
         Ok(versions)
     }
 
-    /// Does batch `number`; `seat` names the session's folder, so that batches under way at once never share one.
+    /// Performs batch `number`. `seat` names the session's folder; concurrent batches must have different ones.
     ///
     /// # Errors
     /// The first operation that failed; what was committed before stays.
@@ -239,7 +238,7 @@ impl Mailboxes {
         Ok(())
     }
 
-    /// Rewrites the folder of the session: counters and change list of a mailbox. Gives its new version.
+    /// Rewrites the session's folder, like the counters and change list of a mailbox. Returns its new version.
     async fn touch_folder(&self, transaction: &mut Transaction, id: u32) -> Result<u32> {
         let version = self.folder_version(transaction, id).await? + 1;
         self.replace_entry(transaction, Entry::Folder { id, version }).await?;
@@ -304,7 +303,7 @@ impl Mailboxes {
         }
     }
 
-    /// A random existing row: the first one at or after a random id.
+    /// Random existing row: the first one at or after a random id.
     async fn pick_row(&self, transaction: &Transaction, pick: u64) -> Result<(u32, u32)> {
         let objid = self.template.tree(Tree::Rows).objid;
         let mut from = scale(pick, u64::from(self.next_id.get() - 1)) as u32 + 1;
@@ -330,7 +329,7 @@ impl Mailboxes {
         }
     }
 
-    /// The first entry at or after `key` that is not flagged deleted.
+    /// First entry at or after `key` that is not flagged deleted.
     async fn first_alive(&self, transaction: &Transaction, tree: Tree, key: &[u8]) -> Result<Option<Found>> {
         let entries = self.template.tree(tree);
         let found = transaction
@@ -352,7 +351,7 @@ impl Mailboxes {
         Ok(found)
     }
 
-    /// The entry, or the error if the data under this key were wrong.
+    /// Returns the entry, or an error if the data under this key are wrong.
     fn verified(&self, tree: Tree, key: &[u8], verified: Option<Entry>) -> Result<Entry> {
         verified.ok_or_else(|| self.wrong(tree, key))
     }
@@ -362,11 +361,11 @@ impl Mailboxes {
     }
 }
 
-/// An entry as a page has it.
+/// Entry as found on a page.
 #[derive(PartialEq)]
 struct Found {
     key: NodeKey,
-    /// `None` if the data are not those of an entry with this key.
+    /// The decoded entry; `None` if the data do not belong to this key.
     verified: Option<Entry>,
 }
 

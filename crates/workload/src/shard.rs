@@ -16,7 +16,7 @@ use world::{LocalFuture, World};
 
 type Call<S> = Box<dyn FnOnce(Rc<S>) -> LocalFuture<'static, ()> + Send>;
 
-/// A handle on a shard with state `S`. Cloning is cheap.
+/// Handle on a shard with state `S`. Cloning is cheap.
 pub struct Shard<S> {
     calls: UnboundedSender<Call<S>>,
 }
@@ -28,7 +28,7 @@ impl<S> Clone for Shard<S> {
 }
 
 impl<S: 'static> Shard<S> {
-    /// Starts shard `index`; `make` builds its state there.
+    /// Starts shard `index`; `make` builds its state on the shard's thread.
     pub fn start(world: &World, index: usize, make: impl FnOnce(World) -> S + Send + 'static) -> Shard<S> {
         let (calls, receiver) = unbounded();
         world.spawn_shard(index, move |world| Box::pin(serve(world, make, receiver)));

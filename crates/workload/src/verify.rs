@@ -21,59 +21,59 @@ use world::TemplatePages;
 
 use crate::template::TemplateDatabase;
 
-/// Bytes per read.
+/// Size of a read, bytes.
 const READ_BYTES: usize = 1 << 20;
-/// Largest page: header and shadow lie in the first two of them.
+/// Size of the largest page, bytes: header and shadow lie in the first two pages.
 const PAGE_BYTES_MAX: usize = 32 << 10;
 
-/// Why a file cannot be checked.
+/// Reason why a file cannot be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// The file cannot be read.
     #[error(transparent)]
     Read(std::io::Error),
-    /// Neither header can be read.
+    /// Neither header nor shadow can be read.
     #[error("header and shadow are both damaged: {0}")]
     NoDatabase(HeaderDamage),
-    /// The file is another file of ESE.
+    /// The file is another kind of ESE file.
     #[error("this is {0}")]
     OtherFile(OtherFile),
-    /// The copy cannot be written.
+    /// The repaired copy cannot be written.
     #[error(transparent)]
     Copy(std::io::Error),
 }
 
-/// The start of a database file.
+/// Database file whose headers and space trees were read.
 pub struct Opened {
     header: DatabaseHeader,
     file_bytes: u64,
     has_shadow: bool,
     known: Known,
-    /// Which of the two headers is wrong, in words; the other one is good.
+    /// Which of header and shadow is damaged; the other one is good.
     pub damaged_header: Option<String>,
-    /// Why the trees do not say of every page whether it is in use.
+    /// Reason why the trees do not say of every page whether it is in use.
     pub untold: Vec<String>,
 }
 
-/// What was found in a file.
+/// Result of the check of a file.
 pub struct Verified {
-    /// The pages by their findings.
+    /// Numbers of pages by finding.
     pub counts: Counts,
-    /// Where the file ends, if it is before the last page that the database owns.
+    /// End of the file, if it is before the last page that the database owns.
     pub cut_off: Option<CutOff>,
-    /// Bytes behind the last whole page.
+    /// Number of bytes behind the last whole page.
     pub tail_bytes: u64,
-    /// What is wrong with the flush map.
+    /// Damage of the flush map.
     pub damaged_map: Option<String>,
-    /// What else there is to say of the pages.
+    /// Notes about pages that are no findings.
     pub notes: Vec<String>,
-    /// What no check of the file alone can see.
+    /// Damage that no check of the file alone can detect.
     pub unseen: &'static str,
 }
 
 impl Opened {
-    /// Reads header and shadow of a file of `file_bytes` bytes, and what its trees tell. `flush_map`: the bytes of its
-    /// flush map, if there is one.
+    /// Reads header and shadow of a file of `file_bytes` bytes, and its space trees. `flush_map`: bytes of its flush
+    /// map, if there is one.
     ///
     /// # Errors
     /// It cannot be read, or is no database.
@@ -114,8 +114,8 @@ impl Opened {
         self.header.state() == State::Dirty
     }
 
-    /// Checks every page behind the headers. `found` gets each page with something wrong, and each page is
-    /// written to `copy`, corrected where that is possible.
+    /// Checks every page behind the headers. Calls `found` for each damaged page, and writes each page to `copy`,
+    /// corrected where that is possible.
     ///
     /// # Errors
     /// The file cannot be read, the copy cannot be written, or `found` says so.
@@ -149,7 +149,7 @@ impl Opened {
 }
 
 impl Verified {
-    /// Whether nothing is wrong behind the headers.
+    /// Whether the check found nothing wrong behind the headers.
     pub fn is_clean(&self) -> bool {
         self.counts.is_success()
             && self.counts.correctable == 0

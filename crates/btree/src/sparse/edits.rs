@@ -4,42 +4,42 @@ use smallvec::SmallVec;
 
 use crate::change::PageOp;
 
-/// What was changed on a page.
+/// Edits of a sparse page.
 #[derive(Clone, Default)]
 pub(super) struct Edits {
-    /// In the order in which they were made.
+    /// Edits in the order in which they were made.
     pub ops: Vec<PageOp>,
-    /// In the order of the nodes.
+    /// Differences from the template's nodes, in the order of the nodes.
     pub nodes: SmallVec<[Edit; 4]>,
 }
 
-/// How the nodes differ from those of the template, in the order of the nodes.
+/// Difference of one node from the template.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Edit {
-    /// The template's node that it is about; a node that was added stands in front of it.
+    /// Index of the template node; an added node comes before it.
     pub base: u16,
     pub what: What,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum What {
-    /// A node of its own: key and data of these edits.
+    /// Added node, with key and data of these edits.
     Added { key: u16, data: u16, flags: u8 },
-    /// The template's node with flags, and the data of this edit.
+    /// Template node with other flags, or with the data of this edit.
     Changed { data: Option<u16>, flags: u8 },
-    /// The template's node is gone.
+    /// Template node that was removed.
     Removed,
 }
 
-/// Where a node comes from.
+/// Origin of a node: the template, or an edit.
 pub(super) struct Origin {
     pub base: usize,
-    /// The edit that it has, or the place for one.
+    /// Index of its edit, or the place where one would be inserted.
     pub edit: Result<usize, usize>,
 }
 
 impl Edits {
-    /// The edit of the node in `slot`, made if there is none.
+    /// Edit of the node in `slot`; created if there is none.
     pub fn change_of(&mut self, slot: usize) -> &mut What {
         let Origin { base, edit } = Origin::among(&self.nodes, slot);
         let at = edit.unwrap_or_else(|at| {
@@ -50,7 +50,7 @@ impl Edits {
         &mut self.nodes[at].what
     }
 
-    /// Where a node added at `slot` goes among the edits, and in front of which node of the template.
+    /// Place among the edits for a node added at `slot`, and the template node before which it comes.
     pub fn room_at(&self, slot: usize) -> (usize, u16) {
         let mut shift = 0isize;
         for (i, edit) in self.nodes.iter().enumerate() {
@@ -64,7 +64,7 @@ impl Edits {
 }
 
 impl Origin {
-    /// Of the node in `slot` of a page with these edits.
+    /// Origin of the node in `slot` of a page with these edits.
     pub fn among(edits: &[Edit], slot: usize) -> Origin {
         let wanted = slot as isize;
         let mut shift = 0isize;
@@ -83,7 +83,7 @@ impl Origin {
 }
 
 impl What {
-    /// By how much the nodes behind it have moved.
+    /// Number of slots by which an edit moves the nodes behind it.
     fn shift(self) -> isize {
         match self {
             What::Added { .. } => 1,

@@ -37,7 +37,7 @@ pub(super) fn messages() -> TableDefinition {
     }
 }
 
-/// Our own check of every tree of the catalog, and the independent one on the database as a file.
+/// Checks the database by this crate's check of every tree, and by the independent checker of the file.
 pub(super) fn assert_sound(database: &mut MemoryDatabase) -> Schema {
     let schema = database.ask(database::schema).unwrap();
     let usage = database.ask(|pager| check::database(pager, &schema.trees())).unwrap();
@@ -52,7 +52,7 @@ pub(super) fn assert_sound(database: &mut MemoryDatabase) -> Schema {
     schema
 }
 
-/// What the catalog says of a table.
+/// Catalog entries of a table.
 fn catalog_of(database: &mut MemoryDatabase, table: u32) -> Vec<CatalogRow> {
     let read = |pager: &dyn Pager| {
         let objects = Tree { fdp: system::OBJECTS_FDP, objid: system::OBJECTS, density_pct: 80 };
@@ -67,7 +67,7 @@ fn catalog_of(database: &mut MemoryDatabase, table: u32) -> Vec<CatalogRow> {
     rows.into_iter().filter(|row| row.table == table).collect()
 }
 
-/// Runs the project's checker, which is written in another language and shares no code with this crate.
+/// Runs the project's independent checker, which is written in Python and shares no code with this crate.
 #[allow(clippy::disallowed_methods, reason = "hands a file to another program")]
 fn run_independent_checker(file: &[u8]) {
     if !testkit::has_python() {

@@ -9,7 +9,7 @@ use crate::page_coding::{PageCoding, PlainCoding};
 
 const CODING: PlainCoding = PlainCoding { page_bytes: 4096 };
 
-/// With the pages that its changes make anew; `None` if one of them is no page.
+/// Decodes the pages that the record formats; `None` if one of them is not a page.
 fn with_pages(mut record: LogRecord) -> Option<LogRecord> {
     if let LogRecord::Changes { mini, .. } = &mut record {
         let are_pages = mini.changes.iter_mut().all(|change| change.decode_page(&CODING));
@@ -22,7 +22,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..40)
 }
 
-/// A page with nodes; its unused middle is zero.
+/// Builds a page with nodes; its unused middle is zero.
 fn page() -> impl Strategy<Value = Box<[u8]>> {
     prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..30).prop_map(|nodes| {
         let mut page = vec![0; 4096].into_boxed_slice();
@@ -165,7 +165,7 @@ fn redo_tells_an_old_page_from_a_new_one_and_both_from_a_wrong_one() {
     assert!(matches!(misfit.redo(&mut page, 130), Redo::Misfit(_)));
 }
 
-/// The log's own checksums say that the bytes are those that were written, not that they make a page.
+/// The log's own checksums prove that bytes are those that were written, not that they are a page.
 #[test]
 fn a_page_from_the_log_is_used_only_if_it_is_one() {
     let logged = |encoded: &[u8]| PageChange::one(7, 0, PageOp::FormatLogged { encoded: encoded.into() });
@@ -187,7 +187,7 @@ fn a_page_from_the_log_is_used_only_if_it_is_one() {
     assert!(!logged(&encode(&page)).decode_page(&CODING), "no page");
 }
 
-/// A page that was allocated ahead of use is valid, and holds nothing that an edit could go by.
+/// A page that was allocated and not used yet is valid, but has no node to which an edit could apply.
 #[test]
 fn nothing_is_edited_on_a_page_that_nobody_has_made() {
     let ops = [

@@ -12,7 +12,7 @@ const PAGE_SIZES: [usize; 4] = [4096, 8192, 16384, 32768];
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// All living entries, in order.
+/// All entries that are not flagged deleted, in order.
 fn entries(database: &mut MemoryDatabase, tree: Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
     database
         .ask(|pager| {
@@ -69,7 +69,7 @@ fn fill(len: u16, seed: u16) -> Vec<u8> {
     (0..len).map(|i| (i.wrapping_mul(31) ^ seed) as u8).collect()
 }
 
-/// Applies one operation to tree and model and compares what they answer.
+/// Applies one operation to tree and model and compares their results.
 fn step(database: &mut MemoryDatabase, tree: Tree, model: &mut Model, next_key: &mut u16, op: &Op) {
     let expect = |done: crate::Result<MiniTransaction>, refused: Option<Stop>| match (done, refused) {
         (Ok(_), None) => {}

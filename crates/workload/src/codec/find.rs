@@ -17,7 +17,7 @@ pub(super) struct Finder<'a> {
     template_tags: Tags<'a>,
     page: &'a [u8],
     tags: Tags<'a>,
-    /// The tree whose leaf the page says it is.
+    /// Tree to which the leaf belongs, by the page's own header.
     tree: Option<Tree>,
 }
 
@@ -29,8 +29,8 @@ impl<'a> Finder<'a> {
         Finder { codec, pgno, template, template_tags: Tags::of(template), page, tags: Tags::of(page), tree }
     }
 
-    /// The pieces that paint this page, in tag order, and where the page was found to be the template,
-    /// ascending, all of it between header and tags.
+    /// Pieces that describe this page, in tag order, and the byte ranges in which it equals the template, ascending,
+    /// between header and tags.
     pub fn pieces(&self) -> (Vec<Piece>, Vec<Range<usize>>) {
         let (mut pieces, mut settled): (Vec<Piece>, Vec<Range<usize>>) = Default::default();
         let settled_max = self.page.len() - TAG_BYTES * self.tags.len();
@@ -65,7 +65,7 @@ impl<'a> Finder<'a> {
         (pieces, settled)
     }
 
-    /// Makes a run of entries one longer if this entry is the expected one.
+    /// Extends a run of entries by one if this entry is the expected next one.
     fn extend(
         &self,
         last: Option<&mut Piece>,
@@ -103,9 +103,9 @@ impl<'a> Finder<'a> {
         Some((entry, node.flags & !node_flags::COMPRESSED))
     }
 
-    /// The longest run of template nodes that are the nodes from `index` on, and where on the page it is the
-    /// template's bytes (nowhere if it was moved); `tag` is the first one's. `in_place`: where the template's
-    /// nodes were looked at last.
+    /// Longest run of nodes from `index` on that are template nodes, and the range in which the page then equals the
+    /// template's bytes (empty if the run was moved). `tag` is the first node's; `in_place`: template index of the
+    /// last run.
     fn template_run(
         &self,
         index: usize,
@@ -142,7 +142,7 @@ impl<'a> Finder<'a> {
         found
     }
 
-    /// Tag of an entry on the template page, if it is one of that page.
+    /// Index of an entry's tag on the template page; `None` if the entry is not on it.
     fn template_index(&self, entry: Entry) -> Option<usize> {
         let Place::Tree { run, level: 0, ordinal } = self.codec.template.layout().place(self.pgno) else {
             return None;
@@ -164,8 +164,8 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// How many nodes from `index` on are the template's from `from` on, at equal distances, and how many bytes
-    /// from the start of the first one on to the end of the last are equal.
+    /// Number of nodes from `index` on that equal the template's from `from` on at equal distances, and the number of
+    /// equal bytes from the first to the end of the last.
     fn equal_nodes(&self, index: usize, from: usize) -> (usize, usize) {
         let count = self.tags.alike(index, self.template_tags, from);
         let last = index + count.saturating_sub(1);

@@ -38,10 +38,11 @@ use tags::{TAG_BYTES, TAG_COUNT, Tag, Tags, put_tag};
 
 const KIND_NODES: u8 = 1;
 const KIND_PATCHES: u8 = 2;
-/// The page's checksums are right, so they need not be kept.
+/// Flag of an encoding: the page's checksums are right, so they are not stored.
 const CHECKSUM_VALID: u8 = 1;
 
-/// Encodings beyond this are compared with plain patches, which are smaller for pages that are no nodes of ours.
+/// Size of an encoding, bytes, above which plain patches are tried. They are smaller for pages whose nodes are not
+/// ours.
 const LONG_ENCODING_BYTES: usize = 1024;
 
 /// The page codec of one database.
@@ -50,21 +51,21 @@ pub struct DatabaseCodec {
     scratch: RefCell<Scratch>,
 }
 
-/// The template page, and what the pieces make of it.
+/// Work space: the template page, and the page that pieces build.
 #[derive(Default)]
 struct Scratch {
     template: Vec<u8>,
     canvas: Vec<u8>,
 }
 
-/// A run of nodes whose bytes are known.
+/// Run of nodes whose bytes are known, as a part of an encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Piece {
     /// `count` nodes of the template page from tag `from` on, at the same distances, the first at `at`.
     Template { from: usize, count: usize, at: usize },
     /// `count` entries, each following the last, from `first` on, all with these flags, side by side from `at` on.
     Entries { first: Entry, version: u32, count: usize, flags: u8, at: usize },
-    /// A node with its bytes.
+    /// A node that is stored with its bytes.
     Raw { tag: Tag },
 }
 
@@ -74,7 +75,7 @@ impl DatabaseCodec {
         DatabaseCodec { template, scratch: RefCell::default() }
     }
 
-    /// The template page without its checksums: those of a page that changed are other ones anyway.
+    /// Loads the template page, without checksums, which a changed page does not share.
     fn load_template(&self, index: u64, bytes: usize, scratch: &mut Scratch) {
         scratch.template.resize(bytes, 0);
         if index < self.template.pages() {
@@ -84,7 +85,7 @@ impl DatabaseCodec {
         }
     }
 
-    /// Whether `page` is the template page that is loaded, checksums included.
+    /// Whether `page` equals the loaded template page, checksums included.
     fn is_template(&self, index: u64, page: &[u8], scratch: &mut Scratch) -> bool {
         if !is_same_unsealed(&scratch.template, page) {
             return false;
@@ -177,11 +178,11 @@ impl PageCodec for DatabaseCodec {
     }
 }
 
-/// What a decoded page has in place of its checksums.
+/// What becomes of the checksums when a page is decoded.
 #[derive(PartialEq, Eq)]
 enum Sums {
     Restored,
-    /// The right ones are to be computed.
+    /// The checksums must be computed.
     Missing,
 }
 
@@ -240,8 +241,8 @@ impl DatabaseCodec {
         }
     }
 
-    /// `None` if the page is so damaged that its nodes cannot be painted. `is_sealed`: its checksums are the
-    /// right ones, or are to be when it is decoded. What is decoded at `unused` does not matter.
+    /// Encodes a page by its nodes; `None` if it is so damaged that its nodes cannot be described. `is_sealed`: its
+    /// checksums are right, or will be computed when it is decoded. Bytes at `unused` need not be restored.
     fn encode_nodes(
         &self,
         index: u64,
@@ -285,7 +286,7 @@ impl DatabaseCodec {
 }
 
 impl DatabaseCodec {
-    /// The entry that usually stands behind another one: also on pages that a split has made from template pages.
+    /// Entry that usually follows another one, also on pages that a split made from template pages.
     fn successor(&self, entry: Entry, version: u32) -> Option<Entry> {
         Some(match entry {
             Entry::Row { id, .. } => Entry::Row { id: id.checked_add(1)?, version },
@@ -300,7 +301,7 @@ impl DatabaseCodec {
     }
 }
 
-/// Whether plain patches may be shorter than `encoded_bytes`, for a page that has zeros at `unused`.
+/// Whether plain patches could be shorter than `encoded_bytes` for a page with zeros at `unused`.
 fn may_be_plain(page: &[u8], unused: Range<usize>, encoded_bytes: usize) -> bool {
     // Not the header: its checksums may be other ones.
     let parts =
@@ -310,7 +311,7 @@ fn may_be_plain(page: &[u8], unused: Range<usize>, encoded_bytes: usize) -> bool
         && parts.map(|part| least_plain_bytes(part, encoded_bytes)).sum::<usize>() < encoded_bytes
 }
 
-/// Replaces what has been appended from `start` on by plain patches, if there is nothing or they are shorter.
+/// Replaces everything appended since `start` by plain patches, if nothing was appended or the patches are shorter.
 fn put_plain_if_shorter(page: &[u8], start: usize, scratch: &mut Scratch, out: &mut Vec<u8>) {
     let mut plain = vec![KIND_PATCHES];
     scratch.canvas.clear();
@@ -322,13 +323,13 @@ fn put_plain_if_shorter(page: &[u8], start: usize, scratch: &mut Scratch, out: &
     }
 }
 
-/// Where checksums stand, and what is there.
+/// Ranges of a page that hold its checksums, and their bytes.
 fn checksum_places(page: &[u8]) -> impl Iterator<Item = (usize, u64)> + '_ {
     let places: &[usize] = if page.len() <= 8192 { &[0] } else { &[0, 40, 48, 56] };
     places.iter().filter_map(|at| Some((*at, u64::from_le_bytes(*page[*at..].first_chunk()?))))
 }
 
-/// Whether stamping the page would change nothing.
+/// Whether the page's checksums are right.
 fn has_valid_checksum(page: &[u8], pgno: u32) -> bool {
     let sums = edb::checksum::page_sums(page, pgno);
     PageRef::new(page).flags() & page_flags::NEW_CHECKSUM != 0
@@ -336,7 +337,7 @@ fn has_valid_checksum(page: &[u8], pgno: u32) -> bool {
 }
 
 impl Piece {
-    /// Nodes it paints.
+    /// Number of nodes that the piece describes.
     fn count(&self) -> usize {
         match self {
             Piece::Template { count, .. } | Piece::Entries { count, .. } => *count,
@@ -345,19 +346,19 @@ impl Piece {
     }
 }
 
-/// How a piece is written down.
+/// Codes of the pieces in an encoding.
 mod op {
-    /// Template nodes where the template has them: from, count.
+    /// Template nodes at their places in the template: from, count.
     pub const IMAGE_IN_PLACE: u64 = 0;
-    /// Template nodes elsewhere: place, from, count.
+    /// Template nodes at other places: place, from, count.
     pub const IMAGE_MOVED: u64 = 1;
-    /// A node's bytes: place, length, extra bits; the bytes follow.
+    /// Bytes of a node: place, length, extra bits; the bytes follow.
     pub const RAW: u64 = 2;
-    /// Entries: place, id, version, count, flags. Plus the kind of the first one.
+    /// Entries: place, id, version, count, flags. The kind of the first entry is added to the code.
     pub const ENTRIES: u64 = 3;
 }
 
-/// A signed number as an unsigned one that is small if it is near zero.
+/// Maps a signed number to an unsigned one that is small if the number is near zero.
 fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63) as u64
 }
@@ -366,24 +367,25 @@ fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// Paints pieces onto a page; encoder and decoder alike, so both get the same bytes.
+/// Builds a page from pieces. Encoder and decoder share it, so both get the same bytes.
 struct Painter<'a> {
     codec: &'a DatabaseCodec,
     template: &'a [u8],
     template_tags: Tags<'a>,
     page: &'a mut [u8],
-    /// Where the template is not on the page although it ought to be, because no read looks there; ascending.
+    /// Ranges in which the page does not hold the template although the encoding assumes it, because nothing reads
+    /// there; ascending.
     settled: Vec<Range<usize>>,
     tags: usize,
     used_bytes: usize,
-    /// End of the body painted last.
+    /// End of the node body that was written last.
     end: usize,
-    /// End of the body that reaches furthest.
+    /// Highest end of any node body.
     top: usize,
 }
 
 impl<'a> Painter<'a> {
-    /// `page` holds the template, but for the ranges `settled`.
+    /// Starts with a page that holds the template, except in the ranges `settled`.
     fn new(
         codec: &'a DatabaseCodec,
         template: &'a [u8],
@@ -405,8 +407,8 @@ impl<'a> Painter<'a> {
         }
     }
 
-    /// The page at `range`, with the template on it until something is painted there: bodies that overlap are
-    /// unheard of, but a page may be anything.
+    /// Range of the page to write to, with the template's bytes until something else is written. Overlapping node
+    /// bodies are possible on a damaged page.
     fn canvas(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
         let first = self.settled.partition_point(|settled| settled.end <= range.start);
         let end = first + self.settled[first..].partition_point(|settled| settled.start < range.end);
@@ -482,7 +484,7 @@ impl<'a> Painter<'a> {
         Some(tag)
     }
 
-    /// Writes a piece down; places are kept as distances from where the last piece ended.
+    /// Encodes a piece. Places are stored as distances from the end of the last piece.
     fn put_piece(&self, piece: Piece, out: &mut Vec<u8>) {
         let place = |at: usize| zigzag(at as i64 - self.end as i64);
         let numbers: &[u64] = match piece {
@@ -503,7 +505,7 @@ impl<'a> Painter<'a> {
         numbers.iter().for_each(|number| put_int(out, *number));
     }
 
-    /// Reads a piece, the bytes of a raw node not included.
+    /// Decodes a piece, without the bytes of a raw node.
     fn take_piece(&self, from: &mut &[u8]) -> Option<Piece> {
         let op = take_int(from)?;
         let mut size = || usize::try_from(take_int(from)?).ok();
@@ -528,13 +530,14 @@ impl<'a> Painter<'a> {
         }
     }
 
-    /// What compressed keys start with, once tag 0 is painted. Only leaves below the root have entries of ours with it.
+    /// Prefix of compressed keys, once tag 0 is written. Among pages with our entries only leaves below the root have
+    /// one.
     fn prefix(&mut self) -> Vec<u8> {
         let Some(place) = prefix_place(self.page, self.tags) else { return Vec::new() };
         self.canvas(place).map_or_else(Vec::new, |prefix| prefix.to_vec())
     }
 
-    /// Adds nodes that stand where the template has them: their tags as they are there, `from` being the first one's.
+    /// Adds the tags of nodes that are at their places in the template; `from` is the first one's.
     fn add_template_tags(&mut self, from: usize, count: usize) -> Option<()> {
         let (words, extent) = (self.template_tags.run(from, count)?, self.template_tags.extent(from, count)?);
         let end = self.page.len().checked_sub(TAG_BYTES * self.tags)?;
@@ -555,8 +558,8 @@ impl<'a> Painter<'a> {
         Some(())
     }
 
-    /// Sets the header fields that follow from the tags; a wrong guess only costs a patch. Returns where still
-    /// nothing is painted.
+    /// Sets the header fields that follow from the tags; a wrong guess costs only a patch. Returns the ranges that are
+    /// still not written.
     fn finish(self) -> Option<Vec<Range<usize>>> {
         let data = header_bytes(self.page.len());
         let free = (self.page.len() - data).checked_sub(self.used_bytes + TAG_BYTES * self.tags)?;
@@ -567,7 +570,7 @@ impl<'a> Painter<'a> {
     }
 }
 
-/// Where that stands which compressed keys of a page start with, given that `painted` of its tags are set.
+/// Range of the prefix of a page's compressed keys, given that `painted` of its tags are set.
 fn prefix_place(page: &[u8], painted: usize) -> Option<Range<usize>> {
     if painted == 0 || PageRef::new(page).is_root() {
         return None;

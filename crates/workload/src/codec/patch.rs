@@ -7,20 +7,20 @@ use std::ops::Range;
 
 use btree::{put_int, take_int};
 
-/// Equal bytes that are not worth ending a piece for.
+/// Largest number of equal bytes between two differences that are put into one patch.
 const BRIDGE_BYTES: usize = 4;
-/// Different bytes are put down in stretches that end once they are as long: a limit is noticed that early.
+/// Largest number of different bytes in one step, so that a size limit is noticed early.
 const STRETCH_BYTES: usize = 4096;
-/// A run of one byte from this length on becomes a fill.
+/// Length from which a run of equal bytes is stored as a fill.
 const FILL_BYTES: usize = 16;
 
-/// Appends what turns `base` into `wanted`, given that they are equal in the ranges `equal`, which ascend; what
-/// `base` holds there is not looked at.
+/// Appends patches that turn `base` into `wanted`. In the ranges `equal`, which ascend, both are known to be equal and
+/// `base` is not read.
 pub fn put_patches(base: &[u8], wanted: &[u8], equal: &[Range<usize>], out: &mut Vec<u8>) {
     put_patches_within(base, wanted, equal, usize::MAX, out).expect("no limit");
 }
 
-/// The same; `None`, with a part of it in `out`, once `out` is as long as `limit_bytes`.
+/// As `put_patches`; `None`, with a part of the patches in `out`, once `out` reaches `limit_bytes`.
 pub fn put_patches_within(
     base: &[u8],
     wanted: &[u8],
@@ -57,7 +57,7 @@ pub fn put_patches_within(
     Some(())
 }
 
-/// Applies patches; `None` if they are none.
+/// Applies patches to a page; `None` if `encoded` is not a sequence of patches.
 pub fn apply_patches(mut patches: &[u8], page: &mut [u8]) -> Option<()> {
     let mut at = 0usize;
     while !patches.is_empty() {
@@ -79,7 +79,7 @@ pub fn apply_patches(mut patches: &[u8], page: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// The first piece of `bytes`: a fill, or what comes before the next one.
+/// First piece of `bytes`: a fill, or the bytes before the next fill.
 fn piece(bytes: &[u8]) -> (usize, bool) {
     let first = bytes.iter().take_while(|byte| **byte == bytes[0]).count();
     if first >= FILL_BYTES {
@@ -98,9 +98,8 @@ fn piece(bytes: &[u8]) -> (usize, bool) {
     (bytes.len(), false)
 }
 
-/// A number of bytes that patches on zeros need for a page with these `bytes`, or more than `limit_bytes`: each
-/// byte unlike the one before it is kept as it is, or begins a fill or a gap, and a piece has two bytes
-/// besides.
+/// Lower bound of the size of patches on zeros for a page with these `bytes`, or a number above `limit_bytes`. Each
+/// byte unlike the one before it is stored, or starts a fill or a gap; a piece has two more bytes.
 pub fn least_plain_bytes(bytes: &[u8], limit_bytes: usize) -> usize {
     const STEP: usize = 1024;
     let mut least = 0;
@@ -114,7 +113,7 @@ pub fn least_plain_bytes(bytes: &[u8], limit_bytes: usize) -> usize {
     least
 }
 
-/// The first difference from `from` on. Ranges that end before it are taken off `equal`.
+/// Next difference from `from` on. Removes the ranges of `equal` that end before it.
 fn next_difference(
     base: &[u8],
     wanted: &[u8],
@@ -144,7 +143,7 @@ fn next_difference(
     }
 }
 
-/// How many bytes two strings of equal length have in common at the front.
+/// Number of equal leading bytes of two strings of equal length.
 pub fn equal_bytes(a: &[u8], b: &[u8]) -> usize {
     let large = equal_blocks::<1024>(a, b);
     let same = large + equal_blocks::<64>(&a[large..], &b[large..]);
@@ -164,7 +163,7 @@ fn equal_bytes_by_words(a: &[u8], b: &[u8]) -> usize {
     same + rest.iter().zip(other_rest).take_while(|(a, b)| a == b).count()
 }
 
-/// The same in whole blocks.
+/// Number of equal leading bytes, compared in whole blocks.
 fn equal_blocks<const BLOCK: usize>(a: &[u8], b: &[u8]) -> usize {
     let ((a, _), (b, _)) = (a.as_chunks::<BLOCK>(), b.as_chunks::<BLOCK>());
     a.iter().zip(b).take_while(|(a, b)| a == b).count() * BLOCK

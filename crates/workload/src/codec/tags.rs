@@ -4,44 +4,44 @@ use std::ops::Range;
 
 use edb::page::header_bytes;
 
-/// Bytes of one tag.
+/// Size of a tag, bytes.
 pub const TAG_BYTES: usize = 4;
-/// Where the number of tags stands (its low twelve bits).
+/// Offset of the number of tags in the page header (low twelve bits).
 pub const TAG_COUNT: usize = 34;
 
-/// One tag: a place in the data area, and flag bits on small pages.
+/// Tag of a node: place and length in the data area, and flag bits on small pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tag {
-    /// Start of the body, counted from the start of the page.
+    /// Offset of the node's body from the start of the page.
     pub start: usize,
-    /// Length of the body.
+    /// Length of the node's body, bytes.
     pub len: usize,
-    /// The bits of the word that are neither.
+    /// Bits of the tag word that are neither place nor length.
     pub extra: u32,
 }
 
 impl Tag {
-    /// Where the body stands.
+    /// Range of the node's body.
     pub fn body(self) -> Range<usize> {
         self.start..self.start + self.len
     }
 }
 
-/// Bits of the tag word that are neither place nor length: node flags on small pages, nothing on large ones.
+/// Mask of the bits of a tag word that are neither place nor length: node flags on small pages, none on large ones.
 fn extra_mask(page_bytes: usize) -> u32 {
     if page_bytes <= 8192 { 0xE000_E000 } else { 0x8000_8000 }
 }
 
-/// The tags of a page, read where they stand.
+/// Tags of a page, read in place.
 #[derive(Clone, Copy)]
 pub struct Tags<'a> {
     page_bytes: usize,
-    /// The last one first.
+    /// Words of the tags; the last tag comes first.
     words: &'a [[u8; TAG_BYTES]],
     extra_mask: u32,
 }
 
-/// Bytes of the bodies of some tags, and where the last and the furthest of them end.
+/// Number of bytes in the bodies of some tags, with the ends of the last and of the furthest body.
 pub struct Extent {
     pub used_bytes: usize,
     pub end: usize,
@@ -49,7 +49,7 @@ pub struct Extent {
 }
 
 impl<'a> Tags<'a> {
-    /// The tags of a page; none if they reach into its header. Their bodies may lie anywhere.
+    /// Reads the tags of a page; none if they overlap its header. The bodies may lie anywhere.
     pub fn of(page: &'a [u8]) -> Tags<'a> {
         let count = usize::from(u16::from_le_bytes([page[TAG_COUNT], page[TAG_COUNT + 1]]) & 0xFFF);
         let start =
@@ -66,19 +66,19 @@ impl<'a> Tags<'a> {
         Some(self.tag(*self.run(index, 1)?.first()?))
     }
 
-    /// The words of `count` tags from `from` on, the last one first.
+    /// Words of `count` tags from `from` on; the last tag comes first.
     pub fn run(self, from: usize, count: usize) -> Option<&'a [[u8; TAG_BYTES]]> {
         let end = self.words.len().checked_sub(from)?;
         self.words.get(end.checked_sub(count)?..end)
     }
 
-    /// `count` tags from `from` on.
+    /// Iterates over `count` tags from `from` on.
     pub fn iter(self, from: usize, count: usize) -> impl Iterator<Item = Tag> + use<'a> {
         let words = self.run(from, count).unwrap_or(&[]);
         words.iter().rev().map(move |word| self.tag(*word))
     }
 
-    /// What `count` tags from `from` on cover.
+    /// Extent of the bodies of `count` tags from `from` on.
     pub fn extent(self, from: usize, count: usize) -> Option<Extent> {
         let (words, place_mask) = (self.run(from, count)?, !self.extra_mask);
         let last = self.tag(*words.first()?);
@@ -93,14 +93,13 @@ impl<'a> Tags<'a> {
         Some(Extent { used_bytes: used_bytes as usize, end: last.start + last.len, top })
     }
 
-    /// Of how many of the `count` tags from `from` on `holds` is true, if it is so of all before one and of
-    /// none from there on.
+    /// Number of leading tags, of `count` from `from` on, for which `holds` is true (bisection).
     pub fn partition_point(self, from: usize, count: usize, holds: impl Fn(Tag) -> bool) -> usize {
         let words = self.run(from, count).unwrap_or(&[]);
         words.len() - words.partition_point(|word| !holds(self.tag(*word)))
     }
 
-    /// How many tags from `from` on have the lengths, the extra bits and the distances of those of `other` from
+    /// Number of tags from `from` on that have the same lengths, extra bits and distances as those of `other` from
     /// `other_from` on.
     pub fn alike(self, from: usize, other: Tags, other_from: usize) -> usize {
         let count = self.words.len().saturating_sub(from).min(other.words.len().saturating_sub(other_from));
@@ -140,7 +139,7 @@ fn distance(word: [u8; TAG_BYTES], other: [u8; TAG_BYTES]) -> u32 {
     u32::from_le_bytes(word).wrapping_sub(u32::from_le_bytes(other))
 }
 
-/// Writes tag `index`; `None` if it does not fit a page.
+/// Writes the tag at `index`; `None` if it does not fit into the page.
 pub fn put_tag(page: &mut [u8], index: usize, tag: Tag) -> Option<()> {
     let start = tag.start.checked_sub(header_bytes(page.len()))?;
     let word = (u32::try_from(start).ok()? << 16 | tag.len as u32) | tag.extra;

@@ -10,7 +10,7 @@ use crate::schema::Tree;
 const FILE_BYTES: u64 = 16 << 20;
 const FOLDER: &str = "/disk/test";
 
-/// A load of some sessions in a folder, of which a listener hears.
+/// Load of some sessions in a folder, with a listener.
 struct Driven {
     sim: Simulation,
     host: World,
@@ -21,8 +21,8 @@ struct Driven {
 }
 
 impl Driven {
-    /// Starts it, and waits until each session has committed: what a crash leaves of a half-made database is another
-    /// question.
+    /// Starts the load, and waits until each session has committed. Crashes during the creation of the database are
+    /// tested elsewhere.
     fn start(seed: u64, folder: &'static str, sessions: u32) -> Driven {
         let storage = Box::new(FixedLatency::new(seed, FixedLatencyTimes::default()));
         let sim = Simulation::new(seed, SimConfig { storage, ..SimConfig::default() });
@@ -46,7 +46,7 @@ impl Driven {
         Driven { sim, host, other, heard, stop, writing }
     }
 
-    /// Ends it by a power cut after `delay`, with these faults; gives what the listener has heard then.
+    /// Ends the load by a power cut after `delay`, with these faults. Returns what the listener has heard by then.
     fn cut(self, faults: Faults, delay: Duration) -> (World, Simulation, ListenerNotes) {
         let Driven { sim, other, heard, .. } = self;
         sim.set_faults(faults);
@@ -61,7 +61,7 @@ impl Driven {
     }
 }
 
-/// Some commits in `folder`, ended in order or by a power cut that leaves only what was synced.
+/// Commits in `folder`; ends in order, or by a power cut that leaves only what was synced.
 fn commits_in(folder: &'static str, cut: bool) -> (World, Simulation, ListenerNotes) {
     let driven = Driven::start(1, folder, 2);
     if cut {
@@ -75,7 +75,7 @@ fn commits_in(folder: &'static str, cut: bool) -> (World, Simulation, ListenerNo
     (host, sim, notes)
 }
 
-/// Load until the plug is pulled; then what recovery finds, held against the listener.
+/// Runs a load until the power fails; then recovers and compares with the listener.
 fn pull_the_plug(seed: u64, faults: Faults) -> (ListenerNotes, Result<Findings, CrashTestError>) {
     let driven = Driven::start(seed, FOLDER, 4);
     let (world, sim, notes) = driven.cut(faults, Duration::from_millis(200 + seed * 7));

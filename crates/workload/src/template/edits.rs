@@ -13,35 +13,35 @@ use crate::payload::VERSION_MAX;
 use crate::schema::Entry;
 use btree::{put_int, take_int};
 
-/// First byte of an encoding: the template page as it is.
+/// First byte of an encoding without edits: the page is the template page.
 pub(crate) const KIND_IMAGE: u8 = 0;
-/// First byte of an encoding: the template page and the edits made on it.
+/// First byte of an encoding with edits of the template page.
 pub(crate) const KIND_EDITS: u8 = 3;
 
 mod op {
-    /// Slot, flags, key, data.
+    /// Edit that inserts a node: slot, flags, key, data.
     pub const INSERT: u8 = 0;
-    /// Slot.
+    /// Edit that deletes a node: slot.
     pub const DELETE: u8 = 1;
-    /// Slot, data.
+    /// Edit that replaces data: slot, data.
     pub const REPLACE: u8 = 2;
-    /// Slot, flags.
+    /// Edit that sets node flags: slot, flags.
     pub const SET_FLAGS: u8 = 3;
-    /// Page number.
+    /// Edit that sets the left neighbour: page number.
     pub const SET_PREVIOUS: u8 = 4;
-    /// Page number.
+    /// Edit that sets the right neighbour: page number.
     pub const SET_NEXT: u8 = 5;
-    /// Slot, flags, entry: key and data are its.
+    /// Edit that inserts an entry, from which key and data follow: slot, flags, entry.
     pub const INSERT_ENTRY: u8 = 6;
-    /// Slot, entry: the data are its.
+    /// Edit that replaces data by those of an entry: slot, entry.
     pub const REPLACE_ENTRY: u8 = 7;
 }
 
-/// Longest key that an edit may bring: longer ones make no valid node.
+/// Longest key of an edit, bytes; a longer one makes no valid node.
 const KEY_BYTES_MAX: usize = 255;
 
 impl TemplateDatabase {
-    /// Appends a page by its edits.
+    /// Appends the encoding of a page as edits of the template page.
     pub(super) fn encode_edits(&self, page: &SparsePage, out: &mut Vec<u8>) {
         if page.is_pristine() {
             out.push(KIND_IMAGE);
@@ -94,7 +94,7 @@ impl TemplateDatabase {
         }
     }
 
-    /// The page that was encoded; `None` if `encoded` is no encoding.
+    /// Decodes a page; `None` if `encoded` is not an encoding.
     pub(super) fn decode_edits(self: Rc<Self>, pgno: u32, mut encoded: &[u8]) -> Option<SparsePage> {
         let dbtime = edited_dbtime(encoded)?;
         let from = &mut encoded;
@@ -142,7 +142,7 @@ impl TemplateDatabase {
     }
 }
 
-/// The dbtime of a page that is encoded as its edits.
+/// Dbtime of a page that is encoded as edits.
 pub(crate) fn edited_dbtime(encoded: &[u8]) -> Option<u64> {
     let (kind, mut rest) = encoded.split_first()?;
     if *kind == KIND_EDITS { take_int(&mut rest) } else { None }

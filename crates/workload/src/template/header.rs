@@ -14,12 +14,12 @@ use crate::schema::DatabaseShape;
 const FORMAT_VERSION: u32 = 0x620;
 const FORMAT_UPDATE: u32 = 20;
 const CLEAN: u32 = 3;
-/// Windows Server 2012: readers show it, nothing depends on it.
+/// System version in the header: Windows Server 2012. Readers show it, and nothing depends on it.
 const SYSTEM_VERSION: [u32; 3] = [6, 2, 9200];
 const FILE_TYPE_DATABASE: u32 = 1;
 const FILE_TYPE_AT: usize = 667;
 
-/// The header of the database of this shape, whose highest counter and object id are given.
+/// Builds the header page of a database of this shape with its highest dbtime and object id.
 pub(super) fn header_page(shape: &DatabaseShape, dbtime: u64, last_objid: u32) -> Box<[u8]> {
     let mut page = vec![0; shape.page_bytes as usize].into_boxed_slice();
     let mut put = |at: usize, value: u32| page[at..at + 4].copy_from_slice(&value.to_le_bytes());
@@ -50,8 +50,8 @@ pub(super) fn header_page(shape: &DatabaseShape, dbtime: u64, last_objid: u32) -
     page
 }
 
-/// A time in January 2020: second, minute, hour, day, month, year - 1900, UTC flag, milliseconds. Images depend
-/// on their shape alone, so no clock is asked.
+/// Fixed creation time in January 2020: second, minute, hour, day, month, year - 1900, UTC flag, milliseconds.
+/// Template databases depend on their shape alone, so no clock is read.
 fn creation_time(seed: u64) -> [u8; 8] {
     let pick = |shift: u32, values: u64| ((seed >> shift) % values) as u8;
     [pick(0, 60), pick(8, 60), pick(16, 24), 1 + pick(24, 28), 1, 120, 1, 0]

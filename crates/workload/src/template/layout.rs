@@ -12,54 +12,54 @@ use btree::space::SPACE_HEADER_BYTES;
 
 use crate::schema::{BODY_BYTES, DatabaseShape, ROW_BYTES, Tree};
 
-/// The trees that are too large to be made entry by entry.
+/// Trees that are too large to be created entry by entry.
 pub const LARGE_TREES: [Tree; 3] = [Tree::Rows, Tree::Bodies, Tree::Conversations];
 
-/// Bytes of a node's tag and key length field.
+/// Size of a node's tag and key length field, bytes.
 const NODE_OVERHEAD_BYTES: usize = 4 + 2;
 const CHILD_BYTES: usize = 4;
-/// Index pages are filled to this share, so that inserts at random places find room.
+/// Fill of index pages, percent, so that inserts at random places find room.
 const INDEX_FILL_PCT: usize = 80;
-/// Branch pages over long values are filled to this share: see "Why these numbers" in docs/schema.md.
+/// Fill of branch pages over long values, percent: see "Why these numbers" in docs/schema.md.
 const BODY_BRANCH_FILL_PCT: usize = 25;
 
-/// Bytes of a page's header.
+/// Size of a page's header, bytes.
 pub fn header_bytes(page_bytes: usize) -> usize {
     if page_bytes <= 8192 { 40 } else { 80 }
 }
 
-/// Bytes for nodes and their tags in a page whose tag 0 is empty.
+/// Bytes for nodes and their tags in a page with an empty tag 0.
 fn room_bytes(page_bytes: usize) -> usize {
     page_bytes - header_bytes(page_bytes) - 4
 }
 
-/// One level of a tree: a run of pages.
+/// Level of a tree: a run of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Level {
-    /// Its first page.
+    /// First page of the level.
     pub first: u32,
-    /// Its pages.
+    /// Number of pages of the level.
     pub pages: u32,
-    /// Entries in each of its pages but the last. For [`Tree::Bodies`] leaves an entry is a long value (two nodes).
+    /// Number of entries in each page but the last. For [`Tree::Bodies`] leaves an entry is a long value (two nodes).
     pub fan_out: u32,
-    /// Entries of all its pages.
+    /// Number of entries of all pages of the level.
     pub entries: u64,
 }
 
 impl Level {
-    /// The entries of its page number `ordinal`.
+    /// Entries of the level's page number `ordinal`.
     pub fn entries_of(&self, ordinal: u32) -> std::ops::Range<u64> {
         let first = u64::from(ordinal) * u64::from(self.fan_out);
         first..(first + u64::from(self.fan_out)).min(self.entries)
     }
 }
 
-/// The pages of one large tree below its root.
+/// Pages of one large tree below its root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Which tree.
+    /// Name of the tree.
     pub tree: Tree,
-    /// Level 0 is the leaves.
+    /// Levels of the tree; 0 is the leaves.
     pub levels: Vec<Level>,
 }
 
@@ -82,22 +82,22 @@ impl Run {
         }
     }
 
-    /// Pages of all levels.
+    /// Number of pages of all levels.
     pub fn pages(&self) -> u32 {
         self.levels.iter().map(|level| level.pages).sum()
     }
 
-    /// The first page of the run.
+    /// First page of the run.
     pub fn first(&self) -> u32 {
         self.levels[0].first
     }
 
-    /// The topmost level: its pages are the entries of the root.
+    /// Topmost level, whose pages are the entries of the root.
     pub fn top(&self) -> &Level {
         &self.levels[self.levels.len() - 1]
     }
 
-    /// The first leaf entry under page `ordinal` of `level`.
+    /// Number of the first leaf entry under page `ordinal` of `level`.
     pub fn first_entry_under(&self, level: usize, ordinal: u32) -> u64 {
         self.levels[..=level].iter().fold(u64::from(ordinal), |entry, level| entry * u64::from(level.fan_out))
     }
@@ -107,7 +107,7 @@ fn pages_for(entries: u64, fan_out: u32) -> u32 {
     u32::try_from(entries.div_ceil(u64::from(fan_out))).unwrap_or(u32::MAX)
 }
 
-/// Bytes of the keys in a tree's branch pages.
+/// Size of a key in the tree's branch pages, bytes.
 fn branch_key_bytes(tree: Tree) -> usize {
     match tree {
         Tree::Rows | Tree::Folders => 5,
@@ -116,14 +116,14 @@ fn branch_key_bytes(tree: Tree) -> usize {
     }
 }
 
-/// What fits a root: its tag 0 has the space header, and its last entry no key.
+/// Largest number of children of a root: its tag 0 holds the space header, and its last entry has no key.
 fn children_of_root_max(tree: Tree, page_bytes: usize) -> u32 {
     let key_bytes = branch_key_bytes(tree);
     let room = room_bytes(page_bytes) - SPACE_HEADER_BYTES + key_bytes;
     (room / (NODE_OVERHEAD_BYTES + key_bytes + CHILD_BYTES)) as u32
 }
 
-/// Entries per leaf page and per branch page.
+/// Number of entries per leaf page and per branch page.
 fn fan_outs(tree: Tree, page_bytes: usize) -> (u32, u32) {
     let room = room_bytes(page_bytes);
     let branch = room / (NODE_OVERHEAD_BYTES + branch_key_bytes(tree) + CHILD_BYTES);
@@ -140,35 +140,35 @@ fn fan_outs(tree: Tree, page_bytes: usize) -> (u32, u32) {
     (leaf as u32, branch as u32)
 }
 
-/// What a page is.
+/// Role of a page in the template database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place<'a> {
-    /// Made once and kept.
+    /// System page: created once and stored.
     System,
     /// Page `ordinal` of `level` of a large tree.
     Tree {
-        /// The tree's pages.
+        /// Pages of the tree.
         run: &'a Run,
-        /// 0 is the leaves.
+        /// Level of the page; 0 is the leaves.
         level: usize,
         /// Number of the page in its level.
         ordinal: u32,
     },
-    /// All zero.
+    /// Free page: all zero.
     Free,
 }
 
-/// The place of every page.
+/// Layout of the template database: the role of every page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// One per [`LARGE_TREES`], in that order.
+    /// Runs of the large trees, one per [`LARGE_TREES`], in that order.
     pub runs: [Run; 3],
-    /// System pages are 1..=this.
+    /// Number of system pages; they are pages 1..=this.
     pub system_pages: u32,
 }
 
 impl Layout {
-    /// The layout of a database with `rows` messages (and `index_entries` of them indexed) after `system_pages`.
+    /// Layout of a database with `rows` messages, `index_entries` of them indexed, after `system_pages`.
     pub fn new(page_bytes: usize, rows: u32, index_entries: u64, system_pages: u32) -> Layout {
         let mut next = system_pages + 1;
         let runs = LARGE_TREES.map(|tree| {
@@ -180,18 +180,18 @@ impl Layout {
         Layout { runs, system_pages }
     }
 
-    /// The first free page.
+    /// Number of the first free page.
     pub fn first_free(&self) -> u32 {
         let last = &self.runs[2];
         last.first() + last.pages()
     }
 
-    /// The pages of a large tree.
+    /// Pages of a large tree.
     pub fn run(&self, tree: Tree) -> Option<&Run> {
         self.runs.iter().find(|run| run.tree == tree)
     }
 
-    /// What page `pgno` is.
+    /// Role of page `pgno`.
     pub fn place(&self, pgno: u32) -> Place<'_> {
         if pgno <= self.system_pages {
             return Place::System;
@@ -207,8 +207,8 @@ impl Layout {
     }
 }
 
-/// Rows and pages for a file of `file_bytes` with at least `free_pages` free, after `system_pages`; `None` if it is too
-/// small for one row, or the page numbers or ids do not reach.
+/// Numbers of rows and pages for a file of `file_bytes` with at least `free_pages` free, after `system_pages`; `None`
+/// if it is too small for one row, or page numbers or ids do not suffice.
 pub fn rows_for(
     page_bytes: usize,
     file_bytes: u64,

@@ -3,11 +3,11 @@
 use btree::{MiniTransaction, PageView, Pager, Stop};
 use edb::page::PageMut;
 
-/// Pages 1..=n of a database.
+/// Pages 1..=n of a small database in memory.
 pub(super) struct MemoryPages {
     page_bytes: usize,
     pages: Vec<Box<[u8]>>,
-    /// Modification counter of the last change.
+    /// Dbtime of the last change.
     pub dbtime: u64,
 }
 
@@ -24,13 +24,13 @@ impl Pager for MemoryPages {
 }
 
 impl MemoryPages {
-    /// `pages` empty pages.
+    /// Creates `pages` empty pages.
     pub fn new(page_bytes: usize, pages: u32, dbtime: u64) -> MemoryPages {
         let pages = (0..pages).map(|_| vec![0; page_bytes].into_boxed_slice()).collect();
         MemoryPages { page_bytes, pages, dbtime }
     }
 
-    /// Plans a step and carries it out.
+    /// Plans an operation and applies it.
     pub fn run(
         &mut self,
         step: impl FnOnce(&dyn Pager) -> Result<MiniTransaction, Stop>,
@@ -39,7 +39,7 @@ impl MemoryPages {
         self.apply(&mini)
     }
 
-    /// Carries out a step.
+    /// Applies a planned operation.
     pub fn apply(&mut self, mini: &MiniTransaction) -> Result<(), Stop> {
         self.dbtime += 1;
         for change in &mini.changes {
@@ -51,13 +51,13 @@ impl MemoryPages {
         Ok(())
     }
 
-    /// A page to be written anew.
+    /// Page that is overwritten as a whole.
     pub fn page_mut(&mut self, pgno: u32) -> Result<&mut [u8], Stop> {
         let page = (pgno as usize).checked_sub(1).and_then(|at| self.pages.get_mut(at));
         page.map(|page| &mut page[..]).ok_or(Stop::Damaged { pgno, reason: "beyond the end of the file" })
     }
 
-    /// The first `count` pages, stamped for the disk.
+    /// Returns the first `count` pages with checksums.
     pub fn finish(mut self, count: u32) -> Vec<Box<[u8]>> {
         self.pages.truncate(count as usize);
         for (page, pgno) in self.pages.iter_mut().zip(1..) {

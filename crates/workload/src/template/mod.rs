@@ -25,32 +25,32 @@ use layout::{Layout, Place, Run};
 
 pub use tables::TemplateError;
 
-/// Modification counter of every page below the roots: the first one a database uses.
+/// Dbtime of every page below the roots: the first one that a database uses.
 const IMAGE_DBTIME: u64 = 64;
 
-/// The initial contents of one database file.
+/// Template database: the initial contents of one database file.
 pub struct TemplateDatabase {
     schema: Schema,
     layout: Layout,
     header: Box<[u8]>,
-    /// Pages 1..=`layout.system_pages`.
+    /// System pages 1..=`layout.system_pages`.
     system: Vec<Box<[u8]>>,
     tables: tables::Tables,
     id: u64,
 }
 
 impl TemplateDatabase {
-    /// The schema, which makes the entries.
+    /// Generator of the entries.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// The place of every page.
+    /// Layout: role of every page.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Makes of what `fill_unsealed` has written, zeros in place of checksums, what `fill` writes.
+    /// Adds checksums to a page from `fill_unsealed`, so that it equals a page from `fill`.
     pub(crate) fn seal(&self, index: u64, page: &mut [u8]) {
         let pgno = u32::try_from(index.saturating_sub(1)).unwrap_or(u32::MAX);
         // The pages of other kinds are kept as they are, sealed.
@@ -59,9 +59,9 @@ impl TemplateDatabase {
         }
     }
 
-    /// Whether page `pgno` holds what was written: the template's bytes if no change was made on it; otherwise keys in
-    /// order, and on leaves entries that a load writes, byte for byte. The bytes that no entry covers are known on
-    /// unchanged pages alone.
+    /// Whether page `pgno` holds what was written: the template's bytes if it was not changed; otherwise keys in
+    /// order, and on leaves entries of the load, byte for byte. Bytes outside of entries are checked on unchanged
+    /// pages only.
     pub fn is_as_written(&self, pgno: u32, page: PageRef) -> bool {
         if page.dbtime() == IMAGE_DBTIME && matches!(self.layout.place(pgno), Place::Tree { .. }) {
             return self.is_unchanged(pgno, page);
@@ -71,7 +71,7 @@ impl TemplateDatabase {
         page.check_order().is_ok() && tree.is_none_or(|tree| page.nodes().all(|node| is_sound(tree, node)))
     }
 
-    /// Whether a page is the template's, but for checksums and flush type, which recovery changes when it writes a
+    /// Whether a page equals the template's, except checksums and flush type, which recovery changes when it writes a
     /// page again.
     fn is_unchanged(&self, pgno: u32, page: PageRef) -> bool {
         let mut template = vec![0; self.page_bytes()];
@@ -133,7 +133,7 @@ impl TemplateDatabase {
     }
 }
 
-/// Starts a node with the key of `entry`, of known length, and gives the place of its data.
+/// Starts a node with the key of `entry` and a known length. Returns the range of its data.
 #[inline(always)]
 fn push_node<'a, const KEY: usize>(
     bulk: &'a mut BulkPage,
@@ -147,7 +147,7 @@ fn push_node<'a, const KEY: usize>(
     &mut node[2 + KEY..]
 }
 
-/// Branch entries for `children`, page ordinals of `level`. The last one of the level is open.
+/// Adds branch entries for `children`, page ordinals of `level`. The last entry of the level has no key.
 fn push_children(
     schema: &Schema,
     run: &Run,
@@ -172,7 +172,7 @@ fn push_children(
     }
 }
 
-/// The key that separates leaf entry number `entry` from the one before it: its own.
+/// Key that separates leaf entry number `entry` from the one before it: its own key.
 fn separator(schema: &Schema, run: &Run, entry: u64) -> crate::schema::Key {
     let id = entry as u32 + 1;
     match run.tree {
@@ -240,7 +240,7 @@ fn template_id(shape: &DatabaseShape) -> u64 {
     .fold(shape.seed, |id, part| mix(id ^ part))
 }
 
-/// Whether two pages differ in their checksums at most.
+/// Whether two pages are equal except for their checksums.
 pub(crate) fn is_same_unsealed(a: &[u8], b: &[u8]) -> bool {
     // The header has the counter of modifications, which tells nearly all changed pages.
     let rest = if a.len() <= 8192 { 8 } else { 64 };

@@ -19,10 +19,10 @@ use crate::schema::{
 const TAG_BYTES: usize = 4;
 const KEY_LENGTH_BYTES: usize = 2;
 const CHILD_BYTES: usize = 4;
-/// What the first write of a page makes of a flush type of 0: template pages count as written once.
+/// Flush type of a page that was written once, as template pages count.
 const FLUSH_TYPE_WRITTEN_ONCE: u32 = 1 << 15;
 
-/// A page of a large tree, as its [`Spot`] names it.
+/// Page of a large tree, as named by its [`Spot`].
 struct TreePage<'a> {
     run: &'a Run,
     level: usize,
@@ -34,12 +34,12 @@ impl TreePage<'_> {
         u64::from(self.ordinal) * u64::from(self.run.levels[self.level].fan_out)
     }
 
-    /// Of a branch page: the child that its node `slot` leads to, as a number of the level below.
+    /// Child of a branch page under node `slot`, as a page number within the level below.
     fn child(&self, slot: usize) -> u64 {
         self.first_entry() + slot as u64
     }
 
-    /// How many nodes it has.
+    /// Number of nodes of the page.
     fn nodes(&self) -> u64 {
         let entries = self.run.levels[self.level].entries_of(self.ordinal);
         let has_two = self.level == 0 && self.run.tree == Tree::Bodies;
@@ -53,7 +53,7 @@ impl TemplateDatabase {
         TreePage { run: &self.layout.runs[tree], level, ordinal: spot as u32 }
     }
 
-    /// The entry in `slot` of a leaf.
+    /// Entry in `slot` of a leaf.
     fn entry(&self, page: &TreePage, slot: usize) -> Entry {
         match page.run.tree {
             Tree::Rows | Tree::Folders => {
@@ -71,8 +71,8 @@ impl TemplateDatabase {
         }
     }
 
-    /// The entry that a key is of, or else the one in front of it, by number, and whether the key is that of the
-    /// entry's first node. `None` for a key of another form than those of the tree, or in front of all entries.
+    /// Number of the entry with this key, or else of the one before it, and whether the key belongs to the entry's
+    /// first node. `None` for a key of another form, or before all entries.
     fn entry_at(&self, tree: Tree, key: &[u8]) -> Option<(u64, bool)> {
         let number = |id: u32| Some(u64::from(id.checked_sub(1)?));
         match tree {
@@ -85,7 +85,7 @@ impl TemplateDatabase {
         }
     }
 
-    /// Bytes of all nodes of a page.
+    /// Size of all nodes of a page, bytes.
     fn node_bytes(page: &TreePage) -> usize {
         let TreePage { run, level, ordinal } = *page;
         let range = run.levels[level].entries_of(ordinal);
@@ -104,7 +104,7 @@ impl TemplateDatabase {
     }
 }
 
-/// Bytes of the keys that [`separator`] makes.
+/// Size of the keys that [`separator`] makes, bytes.
 fn separator_bytes(tree: Tree) -> usize {
     match tree {
         Tree::Rows | Tree::Folders => 5,

@@ -21,23 +21,23 @@ use super::tables::{SHAPE_COLUMN, SHAPE_PAGE, Tables, TemplateError};
 use super::{IMAGE_DBTIME, TemplateDatabase, header, push_children, template_id, tree_flags};
 use crate::schema::{DatabaseShape, Schema, Tree};
 
-/// Pages of the small database: the system tables, and Folders at the smallest page size.
+/// Number of pages of the small database: the system tables, and Folders at the smallest page size.
 const BASE_PAGES: u32 = 256;
-/// Pages of the space trees of long values and index: behind the small database, in front of the runs.
+/// Number of pages of the space trees of long values and index, between the small database and the runs.
 const CHILD_SPACE_PAGES: u32 = 4;
-/// External header of a space tree's root.
+/// Size of the external header of a space tree's root, bytes.
 const SPLIT_BUFFER_BYTES: usize = 16;
 
-/// A small database with its tables, before the large trees get their pages.
+/// Small database with its tables, before the large trees get their pages.
 struct Base {
     pages: MemoryPages,
     tables: Tables,
-    /// Pages in use or owned by tables; those behind them are available at the root.
+    /// Number of pages in use or owned by tables; those behind them are available at the root.
     system_pages: u32,
 }
 
 impl TemplateDatabase {
-    /// The template of a database whose file has `file_bytes`, at least `free_pages` of them free.
+    /// Template of a database whose file has `file_bytes`, at least `free_pages` of them free.
     ///
     /// # Errors
     /// If no database can have that size.
@@ -59,7 +59,7 @@ impl TemplateDatabase {
         TemplateDatabase::new(DatabaseShape { pages, rows, ..empty })
     }
 
-    /// The template of the database of this shape.
+    /// Template of a database of this shape.
     ///
     /// # Errors
     /// If no database has this shape.
@@ -95,10 +95,10 @@ impl TemplateDatabase {
         Ok(TemplateDatabase { id: template_id(&shape), schema, layout, header, system, tables })
     }
 
-    /// The page of a database that tells its shape: never changed after the file was made.
+    /// Page that stores the shape of a database; it never changes.
     pub const SHAPE_PAGE: u32 = SHAPE_PAGE;
 
-    /// The template of the database whose [`Self::SHAPE_PAGE`] this is.
+    /// Template of the database whose [`Self::SHAPE_PAGE`] this is.
     ///
     /// # Errors
     /// `Foreign` if the page is not of a database that this version made.
@@ -111,18 +111,18 @@ impl TemplateDatabase {
         Ok(template)
     }
 
-    /// A tree, to work on it.
+    /// Opens a tree for changes.
     pub fn tree(&self, tree: Tree) -> btree::Tree {
         self.tables.tree(tree)
     }
 
-    /// The tree with this object id.
+    /// Tree with this object id.
     pub fn tree_of(&self, objid: u32) -> Option<Tree> {
         self.tables.tree_of(objid)
     }
 }
 
-/// The shape that its page holds.
+/// Shape that the page stores.
 fn shape_of_page(page: &[u8]) -> Option<DatabaseShape> {
     if !edb::page::is_page_size(page.len()) {
         return None;
@@ -147,7 +147,7 @@ impl Base {
     }
 }
 
-/// Gives a tree of one page space trees at `owned_root` and behind it, as when it outgrows its first extent.
+/// Gives a one-page tree space trees at `owned_root` and behind it, as when it outgrows its first extent.
 fn add_space_trees(pages: &mut MemoryPages, tree: btree::Tree, owned_root: u32) -> Result<(), TemplateError> {
     let old = SpaceHeader::read(pages, tree.fdp)?;
     let flags = pages.page(tree.fdp)?.flags();
@@ -171,7 +171,7 @@ fn add_space_trees(pages: &mut MemoryPages, tree: btree::Tree, owned_root: u32) 
     Ok(())
 }
 
-/// Writes the root of a large tree: the pages of the topmost level.
+/// Writes the root of a large tree, which refers to the pages of the topmost level.
 fn write_root(pages: &mut MemoryPages, schema: &Schema, run: &Run, fdp: u32) -> Result<(), TemplateError> {
     let root = pages.page(fdp)?;
     let (objid, header) = (root.objid(), root.external_header().to_vec());
@@ -192,7 +192,7 @@ fn own(pages: &mut MemoryPages, fdp: u32, extent: Extent) -> Result<(), Stop> {
     add_extent(pages, owned, extent)
 }
 
-/// The database ends at page `last`, and those from `first_free` on are available.
+/// Extends the database to page `last` and makes the pages from `first_free` on available.
 fn stretch_database(pages: &mut MemoryPages, first_free: u32, last: u32) -> Result<(), Stop> {
     let (owned, available) = space_trees(pages, DATABASE_FDP)?;
     let free = Extent { first: first_free, pages: last + 1 - first_free };
@@ -215,7 +215,7 @@ fn add_extent(pages: &mut MemoryPages, tree: btree::Tree, extent: Extent) -> Res
     pages.run(|pager| update::insert(pager, tree, &extent.key(), &extent.pages.to_le_bytes()))
 }
 
-/// The trees of owned and of available extents.
+/// Trees of the owned and of the available extents.
 fn space_trees(pages: &MemoryPages, fdp: u32) -> Result<(btree::Tree, btree::Tree), Stop> {
     let damaged = Stop::Damaged { pgno: fdp, reason: "a system tree without space trees" };
     let owned = SpaceHeader::read(pages, fdp)?.owned_root().ok_or(damaged)?;

@@ -13,31 +13,31 @@ use thiserror::Error;
 use super::memory::MemoryPages;
 use crate::schema::{DatabaseShape, Entry, FOLDERS, Schema, Tree, row_key};
 
-/// Why there is no such database.
+/// Reason why no template database exists.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TemplateError {
-    /// The size gives no room for a row, or more pages or rows than numbers.
+    /// The size leaves no room for a row, or needs more pages or rows than there are numbers.
     #[error("a database of {file_bytes} bytes with pages of {page_bytes} bytes cannot be made")]
     Size {
-        /// Wanted size of the file.
+        /// Requested size of the file, bytes.
         file_bytes: u64,
-        /// Bytes per page.
+        /// Size of a page, bytes.
         page_bytes: u32,
     },
-    /// The shape is not one that a database can have.
+    /// No database can have the shape.
     #[error("no database has this shape: {0:?}")]
     Shape(DatabaseShape),
     /// The system pages cannot be built.
     #[error("the system pages cannot be built: {0}")]
     System(#[from] Stop),
-    /// The file is no database that Proofload made, or one of another version.
+    /// The file was not made by Proofload, or by another version.
     #[error("not a database that this version of Proofload made")]
     Foreign,
 }
 
-/// The root of the table Proofload, the first after the system tables, with its only row.
+/// Root page of the table Proofload, the first page after the system tables; it holds its only row.
 pub(super) const SHAPE_PAGE: u32 = 31;
-/// The column of that row with the shape.
+/// Column of that row with the shape.
 pub(super) const SHAPE_COLUMN: u16 = 128;
 
 const SHAPE_TABLE: &str = "Proofload";
@@ -45,7 +45,7 @@ const MESSAGES: &str = "Messages";
 const FOLDERS_TABLE: &str = "Folders";
 const BY_CONVERSATION: &str = "ByConversation";
 
-/// Roots and object ids of the trees that operations touch.
+/// Roots and object ids of the trees that operations use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tables {
     rows: btree::Tree,
@@ -55,7 +55,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Creates the tables in a new database, and the rows of the small ones.
+    /// Creates the tables in a new database, with the rows of the small ones.
     pub fn create(pages: &mut MemoryPages, shape: &DatabaseShape) -> Result<Tables, TemplateError> {
         for table in definitions() {
             pages.run(|pager| create_table(pager, &table))?;
@@ -84,7 +84,7 @@ impl Tables {
         Ok(tables)
     }
 
-    /// A tree, to work on it.
+    /// Opens a tree for changes.
     pub fn tree(&self, tree: Tree) -> btree::Tree {
         match tree {
             Tree::Rows => self.rows,
@@ -94,14 +94,14 @@ impl Tables {
         }
     }
 
-    /// The tree with this object id.
+    /// Tree with this object id.
     pub fn tree_of(&self, objid: u32) -> Option<Tree> {
         [Tree::Rows, Tree::Bodies, Tree::Conversations, Tree::Folders]
             .into_iter()
             .find(|tree| self.tree(*tree).objid == objid)
     }
 
-    /// The highest object id.
+    /// Highest object id in use.
     pub fn last_objid(&self) -> u32 {
         [self.rows, self.bodies, self.conversations, self.folders]
             .map(|tree| tree.objid)
@@ -119,7 +119,7 @@ fn shape_row(shape: &DatabaseShape) -> Vec<u8> {
     encode(&[ColumnType::U32], &fields, shape.page_bytes as usize)
 }
 
-/// The tables in the order in which they are created.
+/// Table definitions, in the order of their creation.
 fn definitions() -> [TableDefinition; 3] {
     let column = |name: &str, kind, not_null| ColumnDefinition { name: name.to_owned(), kind, not_null };
     let table = |name: &str, key: &str, columns: Vec<ColumnDefinition>, pages| TableDefinition {
