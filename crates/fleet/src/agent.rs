@@ -35,15 +35,15 @@ use crate::subjects::{copy_inbox, subject};
 
 /// Time between two heartbeats.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
-/// How long to wait before connecting again.
+/// Pause before the next attempt to connect.
 const RECONNECT: Duration = Duration::from_secs(1);
 
-/// What an agent does for a run. Called on threads of their own; may block.
+/// Work of a host for a run, as the agent calls it on threads of their own. Calls may block.
 pub trait HostWork: Send + Sync + 'static {
-    /// Looks at everything the run will need on this host, by the path the run will use, and says what it saw.
+    /// Checks everything that the run will need on this host, by the same code as the run, and returns what it saw.
     fn prepare(&self, assignment: &Assignment) -> Result<Look, String>;
-    /// Carries out the tests, leaves the evidence in `folder`, and says how it ended and why. Copies on this
-    /// host speak to their arbiter by `arbiter`.
+    /// Carries out the tests, stores the evidence in `folder`, and returns the ending with its cause. Copies on this
+    /// host reach their arbiter through `arbiter`.
     fn run(
         &self,
         assignment: &Assignment,
@@ -53,21 +53,21 @@ pub trait HostWork: Send + Sync + 'static {
     ) -> (Ended, Option<String>);
 }
 
-/// An agent cannot go on.
+/// Reason why an agent cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The credentials are not a host's.
+    /// The credentials are those of a controller.
     #[error("these are the controller's credentials; an agent takes those of its host")]
     NotAHost,
-    /// Its own folder.
+    /// A file or folder of the agent's state cannot be used.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// Two agents in one folder.
+    /// Another agent uses the same folder.
     #[error("another agent works in {}", .0.display())]
     Locked(PathBuf),
     /// The operating system gives no random numbers.
@@ -76,7 +76,7 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// What to do about it.
+    /// Remedy for the reason.
     pub fn help(&self) -> &'static str {
         match self {
             AgentError::NotAHost => "name a file below agents/",
@@ -93,46 +93,46 @@ impl AgentError {
 enum Done {
     Prepared(Result<Look, String>),
     Ended(Ended, Option<String>, Vec<EvidenceFile>),
-    /// What was there of the evidence was sent, or why a file cannot be.
+    /// Result of sending evidence: what existed was sent, or why a file cannot be.
     Sent(Option<String>),
 }
 
-/// File in the folder of a run that says how the run ended on this host.
+/// Name of the file in a run's folder that says how the run ended on this host.
 const END: &str = "ended.json";
 
-/// How a run ended, for an agent that has forgotten it.
+/// Contents of that file: the ending of a run, for an agent that lost its state.
 #[derive(Serialize, Deserialize)]
 struct EndRecord {
     how: Ended,
     why: Option<String>,
 }
 
-/// The copies of the run that is carried out.
+/// Copies of the run that is being carried out.
 struct Copies {
-    /// Of the orders that were obeyed last: who else speaks to them, or for whom they speak, is not heard.
+    /// Run and epoch of the orders that were obeyed last. Messages with another head are ignored.
     head: CopyHead,
-    /// What the arbiter says.
+    /// Channel for messages from the arbiter.
     hear: UnboundedSender<Vec<u8>>,
 }
 
-/// The way to the bus.
+/// Connection to the bus, and when to try again.
 struct Line {
     bus: Option<Arc<Bus>>,
     next_try: Instant,
-    /// Why it could not connect, as it was said last.
+    /// Last reported reason why it could not connect.
     told: Option<String>,
-    /// Beats wait for their answers; what copies say does not wait for heartbeats.
+    /// Queue for messages of copies, which do not wait for the answers to heartbeats.
     talk: JoinSet<()>,
 }
 
-/// An agent with its own folder.
+/// Agent with its state folder.
 pub struct Agent {
     credentials: Credentials,
     folder: PathBuf,
     _lock: File,
     state: AgentState,
     saved: Option<Memory>,
-    /// Why `state`'s memory could not be kept when that was last tried.
+    /// Reason why the last attempt to store the state failed; `None` if it did not.
     state_error: Option<String>,
     clock: Clock,
     random: SystemRandom,
@@ -141,13 +141,13 @@ pub struct Agent {
     copies: Rc<RefCell<Option<Copies>>>,
     speaking: (mpsc::UnboundedSender<Vec<u8>>, Option<mpsc::UnboundedReceiver<Vec<u8>>>),
     sending: bool,
-    /// Tests are under way.
+    /// Thread that carries out tests, while they run.
     working: bool,
     done: (mpsc::UnboundedSender<Done>, mpsc::UnboundedReceiver<Done>),
 }
 
 impl Agent {
-    /// Takes up where an earlier agent in `folder` ended, if there was one.
+    /// Starts an agent with the state that an earlier one left in `folder`, if any.
     pub fn new(
         credentials: Credentials,
         folder: &Path,
@@ -196,8 +196,8 @@ impl Agent {
         })
     }
 
-    /// Serves until `end_asked` says so, and the tests that are under way then have ended in order. Says on
-    /// `say` what a person wants to read.
+    /// Serves until `end_asked` returns true and the tests under way have ended in order. Calls `say` with messages
+    /// for people.
     pub async fn serve(
         mut self,
         mut say: impl FnMut(String),
@@ -244,7 +244,7 @@ impl Agent {
         }
     }
 
-    /// Connects to the bus, if it is time to try.
+    /// Connects to the bus, if it is time for an attempt.
     async fn connect(&mut self, line: &mut Line, say: &mut impl FnMut(String)) {
         if line.bus.is_some() || Instant::now() < line.next_try {
             return;
@@ -296,7 +296,7 @@ impl Agent {
         Ok(Some(self.save(actions, say)))
     }
 
-    /// Keeps what the agent must not forget. Gives what may be carried out of `actions` then.
+    /// Stores the agent's state. Returns those of `actions` that may be carried out then.
     fn save(&mut self, actions: Vec<Action>, say: &mut impl FnMut(String)) -> Vec<Action> {
         let kept = self.replace_memory().map_err(|error| error.to_string());
         let error = kept.as_ref().err();
@@ -343,7 +343,7 @@ impl Agent {
         }
     }
 
-    /// Where the evidence of a run is. Its name must be a plain one.
+    /// Folder of a run's evidence. The run's name must be a plain file name.
     fn folder_of(&self, assignment: &Assignment) -> PathBuf {
         self.folder.join("runs").join(&assignment.run)
     }
@@ -436,7 +436,7 @@ impl Agent {
     }
 }
 
-/// Passes on to the copies what the arbiter of their run says.
+/// Passes messages of the run's arbiter on to the copies.
 async fn hear_arbiter(bus: Arc<Bus>, host: String, copies: Rc<RefCell<Option<Copies>>>) {
     loop {
         if let Ok(mut heard) = bus.hear(copy_inbox(&host)).await {
@@ -452,7 +452,7 @@ async fn hear_arbiter(bus: Arc<Bus>, host: String, copies: Rc<RefCell<Option<Cop
     }
 }
 
-/// Passes on to the arbiter what the copies say.
+/// Passes messages of the copies on to the arbiter.
 async fn speak(
     bus: Arc<Bus>,
     host: String,
@@ -485,7 +485,7 @@ enum SendError {
     Short,
 }
 
-/// Sends a file from where the controller's copy ends.
+/// Sends a file, from where the controller's copy of it ends.
 async fn send(bus: &Bus, host: &str, run: &str, folder: &Path, file: EvidenceFile) -> Result<(), SendError> {
     let mut source = File::open(folder.join(&file.name))?;
     let head = |offset| Chunk {

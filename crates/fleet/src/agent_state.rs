@@ -18,66 +18,67 @@ use crate::message::{
 };
 use crate::run_control::{Calendar, HostProgress};
 
-/// A controller that was heard of less than this long ago lives: it still needs a host that is ready, or its evidence.
+/// Time after its last message for which a controller counts as alive, ns: it still needs a host that is ready, or its
+/// evidence.
 const CONTROLLER_LIVES_NS: u64 = 10_000_000_000;
 
-/// How far the agent is with its run.
+/// Phase of an agent in its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "phase")]
 pub enum Phase {
-    /// Looking at what the run needs.
+    /// The agent checks what the run needs.
     Preparing,
-    /// All is in order.
+    /// The checks passed.
     Ready(Look),
-    /// It cannot take part.
+    /// The host cannot take part.
     Refused {
-        /// Why.
+        /// Reason, with the remedy.
         why: String,
     },
     /// The tests are running.
     Running,
-    /// Its part is over.
+    /// The host's part of the run is over.
     Ended {
-        /// How.
+        /// Ending of that part.
         how: Ended,
-        /// The cause, if it could not go on.
+        /// Cause, if the part could not go on.
         why: Option<String>,
-        /// The evidence.
+        /// Files of the evidence.
         files: Vec<EvidenceFile>,
     },
 }
 
-/// A run, as an agent remembers it.
+/// Durable state of an agent about its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// What it is to do.
+    /// Assignment of the run.
     pub assignment: Assignment,
-    /// The highest epoch obeyed.
+    /// Highest epoch whose orders were obeyed.
     pub epoch: u64,
-    /// How far it is.
+    /// Phase in the run.
     pub phase: Phase,
 }
 
-/// What is to be done now.
+/// Action that the state machine asks the agent to carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Look at what the run needs, then call [`AgentState::prepared`].
+    /// Check what the run needs, then call [`AgentState::prepared`].
     Prepare(Assignment),
     /// Carry out the tests, then call [`AgentState::ended`].
     Start(Assignment),
-    /// End the tests in good order.
+    /// End the tests in order.
     Stop(String),
-    /// The tests may pass the points up to this one at that time of the agent's own clock.
+    /// Let the tests pass the barriers up to this one at this time of the agent's clock.
     Release(Point, u64),
-    /// These hosts take no part any more.
+    /// Tell the tests which hosts have left the run.
     Left(Vec<String>),
-    /// Look what evidence of the run lies in its folder, then call [`AgentState::ended`].
+    /// List the evidence in the run's folder, then call [`AgentState::ended`].
     Collect(Assignment),
-    /// Send the evidence.
+    /// Send the evidence to the controller.
     SendEvidence(Assignment, Vec<EvidenceFile>),
 }
 
-/// An agent's side of a run.
+/// State machine of an agent in a run.
 #[derive(Debug)]
 pub struct AgentState {
     host: String,
@@ -97,7 +98,7 @@ pub struct AgentState {
 }
 
 impl AgentState {
-    /// An agent that starts, with what it remembered from before. `process` is drawn at random.
+    /// Starts with the stored state. `process`: random number of this agent process.
     pub fn new(
         host: &str,
         program: Program,
@@ -136,39 +137,39 @@ impl AgentState {
         }
     }
 
-    /// What must be durable before an action is carried out.
+    /// State that must be durable before an action is carried out.
     pub fn memory(&self) -> Option<&Memory> {
         self.memory.as_ref()
     }
 
-    /// The controller's clock, as known here.
+    /// Controller's clock, as far as this agent knows it.
     pub fn clock(&self) -> &ControllerClock {
         &self.clock
     }
 
-    /// How the calendar of this host stands to the controller's.
+    /// Difference between the calendar of this host and that of the controller.
     pub fn calendar(&self, now_ns: u64) -> Option<Calendar> {
         let (controller_unix_ns, uncertainty_ns) = self.clock.unix_ns(now_ns)?;
         let offset_ns = self.calendar_offset_ns?;
         Some(Calendar { offset_ns, uncertainty_ns, known_at_ns: now_ns, controller_unix_ns })
     }
 
-    /// Why orders were not obeyed since the last heartbeat.
+    /// Reasons why orders were not obeyed since the last heartbeat.
     pub fn refusals(&self) -> &[String] {
         &self.refusals
     }
 
-    /// What came as an answer cannot be read.
+    /// Notes that an answer could not be parsed.
     pub fn unreadable(&mut self, why: &str) {
         self.refusals.push(format!("an answer that is not of version {PROTOCOL} of the protocol: {why}"));
     }
 
-    /// A file of the evidence cannot be sent.
+    /// Notes that a file of the evidence cannot be sent.
     pub fn not_sent(&mut self, why: &str) {
         self.refusals.push(format!("the evidence cannot be sent: {why}"));
     }
 
-    /// The next heartbeat.
+    /// Builds the next heartbeat.
     pub fn heartbeat(&mut self, now_ns: u64, nonce: u64, progress: &HostProgress) -> Heartbeat {
         self.sent = Some((nonce, now_ns));
         let work = match self.memory.as_ref().map(|memory| &memory.phase) {
@@ -204,8 +205,8 @@ impl AgentState {
         }
     }
 
-    /// The agent has tried to keep [`Memory`]. Gives what may be carried out of `actions`: an agent that could
-    /// not keep it neither prepares nor starts tests, because after its death it would not know of them.
+    /// Notes whether [`Memory`] was stored. Returns those of `actions` that may be carried out: without a stored state
+    /// an agent neither prepares nor starts tests, because after a restart it would not know of them.
     pub fn kept(&mut self, kept: Result<(), String>, actions: Vec<Action>) -> Vec<Action> {
         self.state_error = kept.err();
         let Some(error) = &self.state_error else { return actions };
@@ -221,7 +222,7 @@ impl AgentState {
         allowed
     }
 
-    /// Takes in orders that arrived at `now_ns`, when the agent's calendar said `calendar_unix_ns`.
+    /// Handles orders that arrived at `now_ns`, when the agent's calendar said `calendar_unix_ns`.
     pub fn orders(&mut self, now_ns: u64, calendar_unix_ns: u64, orders: Orders) -> Vec<Action> {
         if let Some(why) = self.why_not(now_ns, &orders) {
             self.refusals.push(why);
@@ -268,7 +269,7 @@ impl AgentState {
         actions
     }
 
-    /// Takes up a run. The evidence of an earlier one stays in its folder.
+    /// Accepts the assignment of a run. Evidence of an earlier run stays in its folder.
     fn accept(&mut self, now_ns: u64, orders: Orders) -> Vec<Action> {
         let Some(assignment) = orders.assignment else { return Vec::new() };
         (self.heard_ns, self.is_alone) = (now_ns, false);
@@ -278,7 +279,7 @@ impl AgentState {
         vec![if orders.collect { Action::Collect(assignment) } else { Action::Prepare(assignment) }]
     }
 
-    /// Why orders are not obeyed, if they are not.
+    /// Reason why orders are not obeyed; `None` if they are.
     fn why_not(&self, now_ns: u64, orders: &Orders) -> Option<String> {
         if orders.protocol != PROTOCOL {
             let theirs = orders.protocol;
@@ -311,7 +312,7 @@ impl AgentState {
         Some(format!("{} is not taken: the agent has run {run} and {why}", orders.run))
     }
 
-    /// What to do if the controller has not been heard of for too long while tests run.
+    /// Action to take if the controller was not heard for too long while tests run.
     pub fn alone(&mut self, now_ns: u64) -> Option<Action> {
         let memory = self.memory.as_ref().filter(|memory| memory.phase == Phase::Running)?;
         let limit_ns = memory.assignment.alone_after_ms * 1_000_000;
@@ -333,7 +334,7 @@ impl AgentState {
         }
     }
 
-    /// Preparation is over.
+    /// Notes the result of the preparation.
     pub fn prepared(&mut self, outcome: Result<Look, String>) {
         if let Some(memory) = &mut self.memory {
             memory.phase = match outcome {
@@ -343,7 +344,7 @@ impl AgentState {
         }
     }
 
-    /// The tests are over.
+    /// Notes the ending of the tests.
     pub fn ended(&mut self, how: Ended, why: Option<String>, files: Vec<EvidenceFile>) {
         if let Some(memory) = &mut self.memory {
             memory.phase = Phase::Ended { how, why, files };
@@ -351,7 +352,7 @@ impl AgentState {
     }
 }
 
-/// That an agent cannot write its state, in words.
+/// Message about a state that could not be stored.
 pub(crate) fn state_not_written(error: &str) -> String {
     format!("it cannot write its state: {error}")
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// The folder that a run would write to although it is below none of `allowed`, if there is one; without any
-/// every folder is allowed. Links are followed first.
+/// Folder that a run would write to although it lies below none of `allowed`; `None` if there is none, or if `allowed`
+/// is empty. Follows links first.
 pub fn beyond<'a>(allowed: &[PathBuf], folders: impl Iterator<Item = &'a Path>) -> Option<&'a Path> {
     if allowed.is_empty() {
         return None;

@@ -32,32 +32,32 @@ use world::real::{self, RealConfig};
 
 use crate::message::{CopyHead, PROTOCOL};
 
-/// How often the arbiter sees the time.
+/// Interval at which the arbiter sees the clock.
 const TICK: Duration = Duration::from_millis(20);
-/// How often what has happened is passed on, and the lock is tried.
+/// Interval at which events of the arbiter are passed on and its lock is tried.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The copies of a run.
+/// Databases, copies and hosts for which an arbiter decides.
 #[derive(Debug, Clone)]
 pub struct Arbitration {
-    /// Databases and where their copies are.
+    /// Databases with the hosts of their copies.
     pub databases: Vec<DatabaseSpec>,
-    /// Hosts by their numbers.
+    /// Names of the hosts, by their numbers.
     pub hosts: BTreeMap<HostId, String>,
 }
 
-/// What the arbiter's thread wants.
+/// Output of the arbiter's thread.
 #[derive(Debug)]
 pub(crate) enum ArbiterOutput {
-    /// To be said to the copies of a host.
+    /// Message for the copies of a host.
     Tell { host: String, message: Vec<u8> },
-    /// The arbiter has decided something about a database.
+    /// Decision about a database.
     Decided { database: DatabaseId, event: ArbiterEvent },
-    /// Something happened.
+    /// Text for the run's log.
     Note(String),
 }
 
-/// The arbiter's thread. Dropping this ends it as a crash would.
+/// Thread of the arbiter. Dropping this ends it as a crash would.
 pub(crate) struct ArbiterThread {
     hosts: BTreeMap<HostId, String>,
     heard: UnboundedSender<Vec<u8>>,
@@ -66,7 +66,7 @@ pub(crate) struct ArbiterThread {
 }
 
 impl ArbiterThread {
-    /// Starts with what an earlier arbiter has left in `folder`, as soon as no other one works there.
+    /// Starts the arbiter with the records in `folder`, once it has the lock of that folder.
     pub(crate) fn start(folder: PathBuf, copies: Arbitration) -> ArbiterThread {
         let (heard, hearing) = unbounded();
         let (output, outputs) = mpsc::unbounded_channel();
@@ -82,7 +82,7 @@ impl ArbiterThread {
         ArbiterThread { hosts, heard, outputs, stop }
     }
 
-    /// Passes on what the copies on `host` say.
+    /// Passes a message of the copies on `host` to the arbiter.
     pub(crate) fn hear(&self, host: &str, message: &[u8]) {
         let Some(Message::ToArbiter(said)) = parse(message) else { return };
         let speaker = match said {
@@ -104,7 +104,7 @@ impl Drop for ArbiterThread {
     }
 }
 
-/// Waits until no other arbiter works in the folder; `None` if it is to stop before.
+/// Waits for the lock of the folder; `None` if the arbiter is told to stop first.
 fn lock(
     folder: &Path,
     output: &mpsc::UnboundedSender<ArbiterOutput>,
@@ -177,42 +177,42 @@ fn arbitrate(
     worked.map_err(|error| error.to_string())?
 }
 
-/// A message as it follows a [`CopyHead`]: the bus knows its length.
+/// Encodes a message as it follows a [`CopyHead`]. The bus knows its length.
 fn body(message: &Message) -> Vec<u8> {
     frame(message).split_off(4)
 }
 
 impl CopyHead {
-    /// What is said now in the run, by or to those who obey the controller of this epoch.
+    /// Head of a message in this run, for hosts that obey the controller of this epoch.
     pub(crate) fn new(run: &str, epoch: u64) -> CopyHead {
         CopyHead { protocol: PROTOCOL, run: run.to_owned(), epoch }
     }
 }
 
-/// The way of a host's copies to the arbiter, for the time of a run.
+/// Connection between a host's copies and the arbiter during a run.
 #[derive(Debug)]
 pub struct ArbiterLink {
     speaker: Speaker,
     heard: UnboundedReceiver<Vec<u8>>,
 }
 
-/// Says something to the arbiter, from any thread. Never waits; it may be lost.
+/// Sender of messages to the arbiter. Works on any thread and never waits; a message may be lost.
 #[derive(Debug, Clone)]
 pub struct Speaker(mpsc::UnboundedSender<Vec<u8>>);
 
 impl ArbiterLink {
-    /// A link, and what its other end gives it: what the arbiter says.
+    /// Creates a link, and the sender by which the agent delivers the arbiter's messages.
     pub(crate) fn new(speaker: mpsc::UnboundedSender<Vec<u8>>) -> (ArbiterLink, UnboundedSender<Vec<u8>>) {
         let (hear, heard) = unbounded();
         (ArbiterLink { speaker: Speaker(speaker), heard }, hear)
     }
 
-    /// For those who speak.
+    /// Sender for messages to the arbiter.
     pub fn speaker(&self) -> Speaker {
         self.speaker.clone()
     }
 
-    /// The next thing that the arbiter says to the copy of a database on this host; `None` after the end of the run.
+    /// Next message of the arbiter with the database of its copy; `None` after the end of the run.
     pub async fn hear(&mut self) -> Option<(DatabaseId, FromArbiter)> {
         loop {
             let bytes = self.heard.next().await?;
@@ -225,7 +225,7 @@ impl ArbiterLink {
 }
 
 impl Speaker {
-    /// Says it.
+    /// Sends a message.
     pub fn say(&self, message: ToArbiter) {
         // The agent is gone only with its run.
         let _ = self.0.send(body(&Message::ToArbiter(message)));
@@ -234,7 +234,7 @@ impl Speaker {
 
 #[cfg(test)]
 impl ArbiterThread {
-    /// One whose thread does nothing, and what that thread would hear.
+    /// Creates a link without an agent, for tests, and the channel of what copies send.
     pub(crate) fn idle(hosts: BTreeMap<HostId, String>) -> (ArbiterThread, UnboundedReceiver<Vec<u8>>) {
         let (heard, hearing) = unbounded();
         let (_, outputs) = mpsc::unbounded_channel();
@@ -242,7 +242,7 @@ impl ArbiterThread {
     }
 }
 
-/// What a copy says that has stopped.
+/// Message with which a stopped copy gives its lease back.
 #[cfg(test)]
 pub(crate) fn released_by(host: HostId) -> Vec<u8> {
     let (database, epoch) = (DatabaseId(0), replication::Epoch(1));

@@ -15,22 +15,22 @@ use world::{LocalFuture, World};
 use crate::message::Point;
 use crate::run_control::{HostProgress, RunControl};
 
-/// How often the run control is asked while its time is not known.
+/// Interval at which the run control is asked until the release time of a barrier is known.
 const ASK_EVERY: Duration = Duration::from_millis(20);
-/// A request to stop is heard within this time of waiting.
+/// Longest time in which a waiting host notices a request to stop.
 const HEAR_EVERY: Duration = Duration::from_millis(100);
 
-/// The places that this host has passed.
+/// Record of the barriers that this host has passed.
 #[derive(Default)]
 pub struct Passed {
-    /// Number of the place, and when by this host's calendar.
+    /// Number of each barrier, and the time by this host's calendar.
     places: Vec<(u32, u64)>,
-    /// Since when it has not waited for the others any more.
+    /// Time since which the host goes on without the others, ms; `None` while it waits for them.
     alone_ms: Option<u64>,
 }
 
 impl Passed {
-    /// What the evidence says of it.
+    /// Rows about the barriers for the evidence.
     pub fn rows(&self, host: &str, control: &RunControl, ended_ms: u64) -> Vec<Row> {
         let mut rows = Vec::new();
         if let Some(calendar) = control.calendar() {
@@ -64,7 +64,7 @@ impl Passed {
         rows
     }
 
-    /// Keeps when each place was passed, to be compared between hosts.
+    /// Writes the time of each barrier to a file, so that hosts can be compared.
     ///
     /// # Errors
     /// Failed I/O.
@@ -74,7 +74,7 @@ impl Passed {
     }
 }
 
-/// Where a host waits for the others.
+/// Barrier at which a host waits for the others.
 pub struct FleetBarrier {
     world: World,
     control: RunControl,
@@ -83,7 +83,7 @@ pub struct FleetBarrier {
 }
 
 impl FleetBarrier {
-    /// Before the first place. `passed` is told of each one.
+    /// Creates the barrier for a run's beginning. Calls `passed` for each barrier.
     pub fn new(world: &World, control: &RunControl, passed: &Rc<RefCell<Passed>>) -> FleetBarrier {
         FleetBarrier {
             world: world.clone(),
@@ -118,13 +118,13 @@ impl Barrier for FleetBarrier {
     }
 }
 
-/// Tells the run control how far the tests are.
+/// Watcher that reports the progress of the tests to the run control.
 pub struct ProgressWatcher {
-    /// The run control.
+    /// Run control of the host.
     pub control: RunControl,
-    /// Tests in the campaign, a drill included.
+    /// Number of tests in the campaign, a drill included.
     pub tests: usize,
-    /// Says what a person wants to read.
+    /// Callback for messages for people.
     pub say: fn(&str),
 }
 

@@ -14,39 +14,39 @@ use tokio::sync::watch;
 use crate::credentials::Credentials;
 use crate::subjects::inbox;
 
-/// How long an answer may take before the question is asked again.
+/// Time after which a question without an answer is asked again.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-/// The bus cannot be used.
+/// Reason why the bus cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
-    /// Not reached, or not let in.
+    /// The server cannot be reached, or refused the connection.
     #[error("cannot connect to the bus at {server}: {cause}")]
     Connect {
-        /// Its address.
+        /// Address of the server.
         server: String,
-        /// What went wrong.
+        /// Description of the failure.
         cause: String,
     },
-    /// No answer, or none in time.
+    /// No answer came in time.
     #[error("no answer on the bus: {0}")]
     NoAnswer(String),
-    /// A local file of the connection.
+    /// A certificate file of the connection cannot be used.
     #[error("cannot keep the certificate for the connection: {0}")]
     Certificate(#[from] std::io::Error),
 }
 
-/// A connection to the bus. It connects again by itself for as long as it exists.
+/// Connection to the bus (NATS). It reconnects by itself.
 #[derive(Debug)]
 pub struct Bus {
     client: Client,
     connected: watch::Receiver<bool>,
-    /// Read each time that it connects.
+    /// Certificate file, which is read at each connection.
     _certificate: File,
 }
 
 impl Bus {
-    /// Connects; fails if the bus cannot be reached within a few seconds or does not accept the credentials.
+    /// Connects to the bus. Fails if it cannot be reached within a few seconds or refuses the credentials.
     pub async fn connect(credentials: &Credentials) -> Result<Bus, BusError> {
         let (certificate, path) = without_name(&credentials.ca_pem)?;
         let (state, connected) = watch::channel(true);
@@ -75,28 +75,28 @@ impl Bus {
         Ok(Bus { client, connected, _certificate: certificate })
     }
 
-    /// Whether the bus is reached just now.
+    /// Whether the bus is connected at the moment.
     pub fn is_connected(&self) -> bool {
         *self.connected.borrow()
     }
 
-    /// Version of the server.
+    /// Version of the NATS server.
     pub fn server_version(&self) -> String {
         self.client.server_info().version
     }
 
-    /// Asks once.
+    /// Sends a question and waits for its answer.
     pub async fn ask(&self, subject: String, payload: Vec<u8>) -> Result<Vec<u8>, BusError> {
         let answer = self.client.request(subject, payload.into()).await;
         answer.map(|message| message.payload.to_vec()).map_err(|error| BusError::NoAnswer(error.to_string()))
     }
 
-    /// Hears all questions of all hosts.
+    /// Subscribes to the questions of all hosts.
     pub async fn questions(&self) -> Result<async_nats::Subscriber, BusError> {
         self.hear("proofload.*.*".to_owned()).await
     }
 
-    /// Hears what comes on a subject.
+    /// Subscribes to a subject.
     pub async fn hear(&self, subject: String) -> Result<async_nats::Subscriber, BusError> {
         let heard = self.client.subscribe(subject).await;
         let heard = heard.map_err(|error| BusError::NoAnswer(error.to_string()))?;
@@ -104,7 +104,7 @@ impl Bus {
         Ok(heard)
     }
 
-    /// Says something that is not answered: an answer, or what is said again anyway.
+    /// Publishes a message to which no answer is expected.
     pub async fn say(&self, subject: impl async_nats::subject::ToSubject, payload: Vec<u8>) {
         // While there is no connection it is lost: what is late is worth nothing.
         if self.is_connected() {
@@ -112,15 +112,15 @@ impl Bus {
         }
     }
 
-    /// Says what is the last word of this program: waits until the server has it, if it is there.
+    /// Publishes the last message of this program, and waits until the server has it, if there is a server.
     pub async fn say_at_last(&self, subject: impl async_nats::subject::ToSubject, payload: Vec<u8>) {
         self.say(subject, payload).await;
         let _ = tokio::time::timeout(ANSWER_LIMIT, self.client.flush()).await;
     }
 }
 
-/// A file that nobody can take away while it is open, and where to read it: an agent may live longer than what
-/// it leaves in a folder for temporary files.
+/// Writes a file that has no name, so that no cleaner of temporary folders can remove it, and returns a path to read
+/// it by.
 fn without_name(text: &str) -> std::io::Result<(File, PathBuf)> {
     let mut file = tempfile::tempfile()?;
     file.write_all(text.as_bytes())?;

@@ -5,34 +5,34 @@ use campaign::drill::PlannedDrill;
 use runner::HostNeeds;
 use solution::{Solution, SolutionError, TestKind, TestSpec};
 
-/// Why a run on many hosts cannot be what was asked for.
+/// Reason why a run on many hosts cannot be carried out as asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetTestsError {
-    /// The solution file does not say what is needed.
+    /// The solution file lacks something.
     #[error("{}", .0.message)]
     Solution(#[from] Box<SolutionError>),
-    /// There are no such tests.
+    /// The solution has no test of the chosen kinds.
     #[error(transparent)]
     Choice(#[from] ChoiceError),
-    /// A kind of test that this program does not know.
+    /// This program does not know the kind of test.
     #[error("no kind of test is called `{0}`")]
     UnknownKind(String),
-    /// More drills than one run performs.
+    /// The run has more than one drill.
     #[error("the solution file has {0} drills")]
     SeveralDrills(usize),
-    /// A drill takes place on a host that has no part in the run.
+    /// A drill needs a host that takes no part in the run.
     #[error("host {0} has copies and is not under test")]
     NotUnderTest(String),
-    /// A host of a drill has no address.
+    /// A host of a drill has no `copy_address`.
     #[error("no other host can reach the copies of host {0}")]
     NoAddress(String),
-    /// A host of the run has no part in its drill.
+    /// A host of the run takes no part in its drill.
     #[error("host {0} has no part in the drill")]
     NoPart(String),
 }
 
 impl FleetTestsError {
-    /// What to do about it.
+    /// Remedy for the reason.
     pub fn help(&self) -> Option<&str> {
         match self {
             FleetTestsError::Solution(error) => error.help.as_deref(),
@@ -49,16 +49,16 @@ impl FleetTestsError {
     }
 }
 
-/// What a run on many hosts carries out.
+/// Tests and drill of a run on many hosts.
 pub struct FleetTests {
-    /// The tests of each host.
+    /// Tests of each host.
     pub tests: Vec<TestSpec>,
-    /// What all hosts do together at the end.
+    /// Drill that all hosts perform together at the end.
     pub drill: Option<PlannedDrill>,
 }
 
 impl FleetTests {
-    /// The tests of these kinds, or all.
+    /// Tests of these kinds, or all tests.
     ///
     /// # Errors
     /// The solution has no such tests, or its drill cannot take place on real hosts.
@@ -91,12 +91,12 @@ impl FleetTests {
         Ok(FleetTests { tests, drill: Some(planned) })
     }
 
-    /// All tests in their order.
+    /// All tests, drill included, in order.
     pub fn all(&self) -> Vec<TestSpec> {
         self.tests.iter().chain(self.drill.as_ref().map(|drill| &drill.test)).cloned().collect()
     }
 
-    /// What each of these hosts needs, if nothing of the run is there yet.
+    /// Needs of each host if no file of the run exists yet.
     ///
     /// # Errors
     /// The solution does not describe a host, or it has no part in the drill.
@@ -115,7 +115,7 @@ impl FleetTests {
     }
 }
 
-/// The kinds of tests that an assignment or a plan names.
+/// Kinds of tests that an assignment or a plan names.
 ///
 /// # Errors
 /// A name that this program does not know.
@@ -124,7 +124,7 @@ pub fn kinds(names: &[String]) -> Result<Vec<TestKind>, FleetTestsError> {
     names.iter().map(kind).collect()
 }
 
-/// The drill of a solution file whose tests of these kinds are carried out, if it has one.
+/// Drill of a solution file among the tests of these kinds, if there is one.
 ///
 /// # Errors
 /// The file or the tests are not what a run on many hosts can carry out.
@@ -133,7 +133,7 @@ pub fn drill_of(solution: &str, tests: &[String]) -> Result<Option<PlannedDrill>
     Ok(FleetTests::chosen(&solution, &kinds(tests)?)?.drill)
 }
 
-/// The number of a host in a drill.
+/// Number of a host in a drill.
 ///
 /// # Errors
 /// It has no part in it.

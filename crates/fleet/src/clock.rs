@@ -7,45 +7,45 @@
 
 use std::collections::VecDeque;
 
-/// Exchanges that are remembered: half a minute of heartbeats.
+/// Number of exchanges that are remembered: half a minute of heartbeats.
 const REMEMBERED: usize = 60;
-/// How far two clocks may drift apart, in millionths. Crystals stay below 100; chrony slews by up to 500 more
-/// by default settings of common distributions, so this is generous.
+/// Largest drift between two clocks, in millionths. Crystals stay below 100; chrony slews by up to 500 more by the
+/// defaults of common distributions.
 pub const DRIFT_PPM: u64 = 1_000;
 
-/// How far two clocks may be apart after this time, if they agreed before.
+/// Largest difference between two clocks that agreed this long ago, ns.
 pub(crate) fn drift_ns(elapsed_ns: u64) -> u64 {
     elapsed_ns / 1_000_000 * DRIFT_PPM
 }
 
-/// A time of the controller's calendar.
+/// Reading of the controller's calendar with its error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// Nanoseconds since 1970.
+    /// Time, ns since 1970.
     pub unix_ns: u64,
-    /// How wrong it can be.
+    /// Largest error, ns.
     pub error_ns: u64,
 }
 
-/// Dates what happens on a host from a moment on that all hosts agreed on, such as the opening of a window.
+/// Assigns controller time to events of a host, counted from a moment on which all hosts agreed, such as the opening
+/// of a window.
 ///
 /// From then on time passes by the host's monotonic clock. A calendar that is set forward or back, that of the
 /// host or that of the controller, therefore changes neither the order nor the distance of dates.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Dates {
-    /// The agreed moment: by the host's monotonic clock, and by the controller's calendar.
+    /// Agreed moment: by the host's monotonic clock, and by the controller's calendar.
     anchor: Option<(u64, Reading)>,
 }
 
 impl Dates {
-    /// The agreed moment is now: `local_ns` by the host's monotonic clock, `now` by the controller's calendar.
+    /// Sets the agreed moment to now: `local_ns` by the host's monotonic clock, `now` by the controller's calendar.
     pub fn begin(&mut self, local_ns: u64, now: Reading) {
         self.anchor = Some((local_ns, now));
     }
 
-    /// The date of what happened at `at_ns` of the host's monotonic clock, which is `local_ns` now. `now` is
-    /// what is known of the controller's calendar now; it is used only as far as it does not contradict the
-    /// time that has passed.
+    /// Controller time of an event at `at_ns` of the host's monotonic clock, which is `local_ns` now. `now`, the
+    /// present knowledge of the controller's calendar, counts only as far as it agrees with the time that has passed.
     pub fn date(&self, at_ns: u64, local_ns: u64, now: Option<Reading>) -> Reading {
         let back = |to: Reading, from_ns: u64| {
             let ahead_ns = at_ns as i64 - from_ns as i64;
@@ -73,14 +73,14 @@ struct Exchange {
     uncertainty_ns: u64,
 }
 
-/// The difference between the controller's calendar and the agent's monotonic clock.
+/// Estimate of the difference between the controller's calendar and the agent's monotonic clock.
 #[derive(Debug, Default)]
 pub struct ControllerClock {
     exchanges: VecDeque<Exchange>,
 }
 
 impl ControllerClock {
-    /// Takes in an exchange: sent and received on the agent's clock, answered on the controller's.
+    /// Adds an exchange: sent and received by the agent's clock, answered by the controller's.
     pub fn exchange(&mut self, sent_ns: u64, answered_unix_ns: u64, received_ns: u64) {
         let round_trip_ns = received_ns.saturating_sub(sent_ns);
         let middle_ns = sent_ns + round_trip_ns / 2;
@@ -102,13 +102,14 @@ impl ControllerClock {
         aged.min_by_key(|(_, uncertainty_ns)| *uncertainty_ns)
     }
 
-    /// The controller's calendar at `now_ns` of the agent's clock, and how wrong that can be.
+    /// Controller's calendar at `now_ns` of the agent's clock, with its error.
     pub fn unix_ns(&self, now_ns: u64) -> Option<(u64, u64)> {
         let (difference_ns, uncertainty_ns) = self.best(now_ns)?;
         u64::try_from(i128::from(now_ns) + difference_ns).ok().map(|unix_ns| (unix_ns, uncertainty_ns))
     }
 
-    /// When it will be `unix_ns` for the controller, on the agent's clock; 0 if that was before the agent started.
+    /// Time of the agent's clock at which the controller's calendar will be `unix_ns`; 0 if that was before the agent
+    /// started.
     pub fn local_ns(&self, unix_ns: u64, now_ns: u64) -> Option<u64> {
         let (difference_ns, _) = self.best(now_ns)?;
         Some(u64::try_from(i128::from(unix_ns) - difference_ns).unwrap_or(0))

@@ -44,49 +44,49 @@ use crate::run_control::Clock;
 use crate::server::Server;
 use crate::subjects::{CONTROLLERS, copy_inbox, token};
 
-/// Why a run ends that a person has asked to end.
+/// Ending cause of a run that a user ended.
 pub const ASKED: &str = "someone asked for it";
-/// Time between two looks at what is due.
+/// Interval between two looks at what is due.
 const TICK: Duration = Duration::from_millis(500);
-/// Time between two signs of life.
+/// Interval at which the controller stores that it is alive, ms.
 const ALIVE_EVERY_MS: u64 = 1_000;
-/// After the end of a run agents are told so for this long.
+/// Time for which agents are told about the end of a run.
 const FAREWELL: Duration = Duration::from_millis(1500);
 
-/// Watches a run.
+/// View of a run for people.
 pub trait Watcher {
-    /// Something happened.
+    /// Shows an event.
     fn note(&mut self, note: &Note);
-    /// About once a second: where everyone is.
+    /// Shows the state of all hosts; called about once a second.
     fn look(&mut self, membership: &Membership);
-    /// How often someone asked for the end of the run.
+    /// Number of times that the user asked for the end of the run.
     fn interrupts(&self) -> u32;
 }
 
-/// A run and its controller.
+/// Controller of a run.
 pub struct Controller {
     credentials: Credentials,
     folder: PathBuf,
     membership: Membership,
     clock: Clock,
-    /// The calendar when its clock started. From then on the calendar that hosts hear of follows the clock: a
-    /// calendar that is set would move the moments that hosts agree on.
+    /// Calendar time at which the controller's clock started. Hosts hear that time plus the clock, because setting the
+    /// calendar would move agreed moments.
     started_unix_ns: u64,
     saved: Option<Memory>,
-    /// When it last gave a sign of life, ms since 1970.
+    /// Time of the last sign of life, ms since 1970.
     alive_ms: u64,
     server: Option<Server>,
     bus_watch: BusWatch,
     arbiter: Option<ArbiterThread>,
-    /// What the arbiter of a drill decides.
+    /// Journal of the arbiter's decisions in a drill.
     journal: Option<Journal>,
-    /// The databases of a drill, each with its name.
+    /// Databases of a drill with their names.
     drilled: BTreeMap<DatabaseId, (String, DatabaseSpec)>,
     log: EventLog,
 }
 
 impl Controller {
-    /// A new run in an existing `folder` that holds none.
+    /// Creates a run in an existing `folder` that holds none.
     pub fn new(credentials: Credentials, folder: &Path, plan: Plan) -> Result<Controller, ControllerError> {
         if folder.join("fleet.json").exists() {
             let what = "there is a run of a fleet already; resume it, or take another folder";
@@ -96,7 +96,7 @@ impl Controller {
         Controller::with(credentials, folder, clock, Membership::new(plan, clock.now_ns()))
     }
 
-    /// The run in `folder`, after its controller has died.
+    /// Resumes the run in `folder` after its controller died.
     pub fn resume(credentials: Credentials, folder: &Path) -> Result<Controller, ControllerError> {
         let path = folder.join("fleet.json");
         let memory = read_state(&path).map_err(|source| ControllerError::File { path, source })?;
@@ -141,21 +141,21 @@ impl Controller {
         Ok(controller)
     }
 
-    /// Keeps a server of its own running for the bus.
+    /// Starts a NATS server and restarts it if it ends.
     pub fn with_server(self, server: Server) -> Controller {
         Controller { server: Some(server), ..self }
     }
 
-    /// Decides which copies are active while it conducts the run. Its record is in `arbiter/` below the folder
-    /// of the run: a controller that comes back takes it up.
+    /// Adds the arbiter for the run's copies. Its record is in `arbiter/` below the folder of the run, where a resumed
+    /// controller finds it.
     pub fn with_arbiter(self, copies: Arbitration) -> Controller {
         let arbiter = ArbiterThread::start(self.folder.join("arbiter"), copies);
         Controller { arbiter: Some(arbiter), ..self }
     }
 
-    /// Has the arbiter of a drill ([`Controller::with_arbiter`]), and keeps its journal. The evidence of a run
-    /// whose journal cannot be continued, because it is ended for example, is collected all the same; the judge
-    /// says what is wrong with the journal.
+    /// Adds the arbiter of a drill ([`Controller::with_arbiter`]) with its journal. If the journal cannot be
+    /// continued, for example because it is ended, the evidence is collected all the same, and the judge reports the
+    /// journal.
     pub fn with_drill(mut self, planned: &PlannedDrill) -> Controller {
         let Plan { run, solution, .. } = &self.memory().plan;
         let head = JournalHead::new(run, ARBITER_NAME, solution);
@@ -170,7 +170,7 @@ impl Controller {
         self.with_arbiter(arbitration(&planned.topology))
     }
 
-    /// What is known of the run.
+    /// Durable state of the run.
     pub fn memory(&self) -> &Memory {
         self.membership.memory()
     }
@@ -179,7 +179,7 @@ impl Controller {
         self.folder.join(format!("controller-{epoch}.alive"))
     }
 
-    /// Gives a sign of life. It need not be durable: whatever takes it away is later than it.
+    /// Stores that the controller is alive. It need not be durable, because a crash is later than it.
     fn give_sign(&mut self) {
         let now_ms = unix_ns() / 1_000_000;
         if now_ms.abs_diff(self.alive_ms) >= ALIVE_EVERY_MS {
@@ -189,12 +189,12 @@ impl Controller {
         }
     }
 
-    /// Where the evidence of a host is.
+    /// Folder with the evidence of a host.
     pub fn evidence_of(folder: &Path, host: &str) -> PathBuf {
         folder.join("hosts").join(token(host))
     }
 
-    /// Conducts the run to its end, or until it is interrupted a second time.
+    /// Conducts the run to its end, or until the user interrupts it a second time.
     pub async fn conduct(&mut self, watcher: &mut dyn Watcher) -> Result<(), ControllerError> {
         let bus = self.connect(watcher).await?;
         self.serve(&bus, watcher).await?;
@@ -271,7 +271,7 @@ impl Controller {
         }
     }
 
-    /// What the arbiter has decided goes to the hosts, into its journal and onto the console.
+    /// Handles output of the arbiter: messages to hosts, journal entries, texts for the console.
     async fn on_arbiter(&mut self, output: ArbiterOutput, bus: &Bus, watcher: &mut dyn Watcher) {
         match output {
             ArbiterOutput::Tell { host, message } => {
@@ -295,7 +295,7 @@ impl Controller {
         }
     }
 
-    /// Keeps the bus going if it is this controller's own, and says when it is gone or back.
+    /// Watches the bus: restarts the controller's own server, and reports when the bus is lost or back.
     fn look_at_bus(&mut self, bus: &Bus, watcher: &mut dyn Watcher) -> Result<(), ControllerError> {
         // While another server has its port, this controller's own cannot start and is not needed.
         if self.keep_server()? && !bus.is_connected() {
@@ -325,7 +325,7 @@ impl Controller {
         ControllerError::BusGone { server: self.credentials.server.clone(), reason }
     }
 
-    /// The user asks for the end. Without the bus no host can be told, so there is nothing to wait for.
+    /// Handles the user's request for the end. Without the bus no host can be told, so the controller does not wait.
     fn interrupt(&mut self) -> Result<(), ControllerError> {
         self.membership.interrupt(ASKED);
         if !self.bus_watch.is_gone() {
@@ -335,12 +335,12 @@ impl Controller {
         Err(self.bus_gone("the run was asked to end, and no host can be told".to_owned()))
     }
 
-    /// Something happened that belongs into the story of the run.
+    /// Records an event of the run and shows it.
     pub fn say(&mut self, text: String) {
         self.membership.say(text);
     }
 
-    /// Shows what happened, and keeps it for the report.
+    /// Shows an event and stores it for the report.
     fn tell(&mut self, watcher: &mut dyn Watcher, note: &Note) {
         watcher.note(note);
         let host = note.host.clone();
@@ -352,12 +352,13 @@ impl Controller {
         }
     }
 
-    /// The calendar of the run: nanoseconds since 1970.
+    /// Calendar of the run, ns since 1970.
     fn unix_ns(&self) -> u64 {
         self.started_unix_ns + self.clock.now_ns()
     }
 
-    /// Connects to the bus; one's own server needs a moment to come up. A request to end makes the next try the last.
+    /// Connects to the bus. The controller's own server needs a moment to start. After a request for the end there is
+    /// one more attempt.
     async fn connect(&mut self, watcher: &dyn Watcher) -> Result<Bus, ControllerError> {
         let tries = if self.server.is_some() { 50 } else { 1 };
         for _ in 1..tries {
@@ -387,7 +388,8 @@ impl Controller {
         Ok(())
     }
 
-    /// `None` for what is no heartbeat of the host whose credentials it came with: it deserves no answer.
+    /// Handles a heartbeat. `None` if it does not come from the host whose credentials it came with: it gets no
+    /// answer.
     fn on_heartbeat(&mut self, subject: &str, payload: &[u8]) -> Result<Option<Vec<u8>>, ControllerError> {
         let Ok(heartbeat) = parse::<Heartbeat>(payload) else { return Ok(None) };
         if token(&heartbeat.host) != subject {
@@ -428,7 +430,7 @@ impl Controller {
         Ok(Some(format(&answer)))
     }
 
-    /// What copies say; no sender waits for an answer.
+    /// Handles a message of copies, which gets no answer.
     fn on_copy(&mut self, subject: &str, payload: &[u8]) {
         let Ok((head, message)) = parse_headed::<CopyHead>(payload) else { return };
         let Memory { plan, epoch, .. } = self.memory();
@@ -440,7 +442,7 @@ impl Controller {
         }
     }
 
-    /// The files that the host of a chunk has announced, if the chunk belongs to one of them.
+    /// Files that the sender of a chunk has announced, if the chunk belongs to one of them.
     fn expected(&self, head: &Chunk) -> Result<Vec<EvidenceFile>, &'static str> {
         if head.protocol != PROTOCOL || head.run != self.memory().plan.run {
             return Err("it is of another protocol or run");

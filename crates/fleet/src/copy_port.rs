@@ -36,32 +36,32 @@ use world::{Connection, ErrorKind, HostConnection, LocalFuture};
 
 use crate::credentials::{Credentials, certified_name};
 
-/// Bytes encrypted at a time.
+/// Number of bytes that are encrypted at a time.
 const RECORDS_BYTES: usize = 256 << 10;
-/// Refusals that are said; more of them tell nothing new.
+/// Largest number of refusals that are reported.
 const SAID_MAX: usize = 100;
 
-/// The copy port cannot be opened with these credentials.
+/// Reason why the copy port cannot be opened with these credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyPortError {
-    /// Credentials from before hosts had certificates, or the controller's.
+    /// The credentials have no host certificate: they are old, or the controller's.
     #[error(
         "the credentials of {0} have no certificate for copies: make new ones with `proofload fleet init`"
     )]
     NoCertificate(String),
-    /// Certificate or key.
+    /// The certificate or key of a host is not valid.
     #[error(
         "the certificate of {host} cannot be used: {why}; make new credentials with `proofload fleet init`"
     )]
     Unusable {
-        /// Whose.
+        /// Name of the host.
         host: String,
-        /// Why.
+        /// Description of the problem.
         why: String,
     },
 }
 
-/// Lets only hosts of one run of one fleet connect, as the host that each of them is.
+/// Authentication of copy connections: lets only hosts of one run of one fleet connect, each under its own name.
 pub struct Members {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
@@ -71,7 +71,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// The hosts of a run, by the numbers that they have in it. `say` gets each refusal once.
+    /// Creates the authentication for the hosts of a run, by their numbers. Calls `say` once for each refusal.
     ///
     /// # Errors
     /// Credentials that hold no certificate of a host, or one that cannot be used.
@@ -187,16 +187,16 @@ fn in_words(error: &rustls::Error) -> String {
     }
 }
 
-/// A connection with TLS on it.
+/// TLS connection.
 struct Secured {
     plain: Connection,
     tls: Rc<RefCell<rustls::Connection>>,
-    /// Came with other records and was not asked for yet.
+    /// Decrypted bytes that were not asked for yet.
     clear: Rc<RefCell<Vec<u8>>>,
     sending: Rc<Mutex<()>>,
 }
 
-/// Does what both sides have to do before either believes the other.
+/// Performs the TLS handshake, after which each side knows the other.
 async fn shake_hands(plain: Connection, mut tls: rustls::Connection) -> Result<Secured, String> {
     tls.set_buffer_limit(Some(RECORDS_BYTES));
     let mut clear = Vec::new();
@@ -221,7 +221,7 @@ async fn shake_hands(plain: Connection, mut tls: rustls::Connection) -> Result<S
     }
 }
 
-/// What is to be sent.
+/// Encrypted records to send.
 fn take_records(tls: &mut rustls::Connection) -> Vec<u8> {
     let mut records = Vec::new();
     while tls.wants_write() {
@@ -230,7 +230,7 @@ fn take_records(tls: &mut rustls::Connection) -> Vec<u8> {
     records
 }
 
-/// Adds what is in the records that have come to `clear`.
+/// Decrypts received records into `clear`.
 fn open(tls: &mut rustls::Connection, mut sealed: &[u8], clear: &mut Vec<u8>) -> Result<(), rustls::Error> {
     let general = |error: io::Error| rustls::Error::General(error.to_string());
     // Nothing is taken any more after the other side has said that it closes.

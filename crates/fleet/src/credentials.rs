@@ -22,90 +22,90 @@ use serde::{Deserialize, Serialize};
 
 use crate::subjects::{inbox, token};
 
-/// Name of the controller on the bus. No host can have it: host names are not empty.
+/// Name of the controller on the bus: empty, because no host can have that name.
 const CONTROLLER: &str = "";
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// How long hosts may speak to each other with one set of credentials.
+/// Time for which the host certificates of a set of credentials are valid.
 const HOST_VALID: Duration = DAY.saturating_mul(5 * 365);
 
-/// What one side needs to speak on the bus.
+/// Credentials of a host or a controller for the bus.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Credentials {
-    /// Version of this form.
+    /// Version of the credentials file.
     #[serde(default = "first_version")]
     pub version: u32,
-    /// The host; empty for the controller.
+    /// Name of the host; empty for the controller.
     pub name: String,
-    /// `tls://address:port` of the bus.
+    /// Address of the bus: `tls://address:port`.
     pub server: String,
-    /// The private key (NKEY seed).
+    /// Private key (NKEY seed).
     pub seed: String,
-    /// Certificate of the authority that vouches for the server and the hosts.
+    /// Certificate of the authority that signs the server's and the hosts' certificates.
     pub ca_pem: String,
-    /// What a host shows to the hosts that have copies of the same databases; the controller has none.
+    /// Certificate for connections between copies; `None` for the controller.
     pub copy_port: Option<HostCertificate>,
 }
 
-/// Proves to other hosts of the fleet which host this is.
+/// Certificate by which a host proves its name to other hosts of the fleet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostCertificate {
-    /// The certificate; its name is [`certified_name`].
+    /// Certificate; its name is [`certified_name`].
     pub certificate_pem: String,
-    /// Its private key.
+    /// Private key of the certificate.
     pub key_pem: String,
 }
 
-/// The name in a host's certificate: certificates name hosts by the rules of DNS, which forbid much of what a
-/// host can be called in a solution file.
+/// Name of a host in its certificate. Certificates follow the rules of DNS, which forbid many characters that host
+/// names of a solution file may contain.
 pub fn certified_name(host: &str) -> String {
     let digest = digest(&SHA256, host.as_bytes());
     let hex = digest.as_ref()[..16].iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
     format!("{hex}.host.proofload.internal")
 }
 
-/// Credentials cannot be read or made.
+/// Reason why credentials cannot be read or made.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// A file.
+    /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// Credentials of a version that this program does not read.
+    /// The credentials have a version that this program does not read.
     #[error("{}: {version}", path.display())]
     Version {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Its version.
+        /// Version of the file.
         version: UnknownVersion,
     },
-    /// A file that holds something else.
+    /// The file does not contain credentials.
     #[error("{} holds no credentials of a fleet: {why}", path.display())]
     Foreign {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Description of the problem.
         why: String,
     },
-    /// A host without a name, or named twice.
+    /// A host has no name, or two have the same.
     #[error("host names must be different and not empty: {0:?}")]
     Names(Vec<String>),
-    /// The server's address.
+    /// The address of the server is not valid.
     #[error("`{0}` is not an address: give HOST:PORT")]
     Address(String),
-    /// A key or a certificate.
+    /// A key or certificate could not be generated.
     #[error("keys cannot be made: {0}")]
     Keys(String),
 }
 
 impl CredentialsError {
-    /// What to do about it.
+    /// Remedy for the reason.
     pub fn help(&self) -> &'static str {
         match self {
             CredentialsError::File { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -137,7 +137,7 @@ impl Credentials {
         toml::from_str(&text).map_err(foreign)
     }
 
-    /// Whether they are the controller's.
+    /// Whether the credentials are the controller's.
     pub fn are_controllers(&self) -> bool {
         self.name == CONTROLLER
     }
@@ -200,7 +200,8 @@ pub fn make(folder: &Path, hosts: &[String], address: &str) -> Result<(), Creden
     new_file(&folder.join("nats-server.conf"), &config)
 }
 
-/// What the server lets one side do: a host asks for itself and hears its own answers, nothing else.
+/// Permissions of one user on the NATS server: a host publishes under its own name and receives its own answers,
+/// nothing else.
 fn user(name: &str, public_key: &str) -> String {
     let (publish, subscribe) = match name {
         CONTROLLER => ("proofload_inbox.>".to_owned(), "proofload.*.*\", \"proofload_inbox.>".to_owned()),

@@ -28,7 +28,7 @@ pub fn replace_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Reads what [`replace_json`] wrote; `None` if there is nothing.
+/// Reads what [`replace_json`] wrote; `None` if there is no file.
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
@@ -37,7 +37,7 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     }
 }
 
-/// Replaces `path` by a state and the version of its form, durably.
+/// Replaces `path` by a state with its version, durably.
 pub fn replace_state<T: Serialize>(path: &Path, state: &T) -> io::Result<()> {
     #[derive(Serialize)]
     struct Versioned<'a, T> {
@@ -48,7 +48,7 @@ pub fn replace_state<T: Serialize>(path: &Path, state: &T) -> io::Result<()> {
     replace_json(path, &Versioned { version: FILE_VERSION, state })
 }
 
-/// Reads what [`replace_state`] wrote; `None` if there is nothing.
+/// Reads what [`replace_state`] wrote; `None` if there is no file.
 ///
 /// # Errors
 /// Among others, [`io::ErrorKind::InvalidData`] for a state of a version that this program does not read.
@@ -59,7 +59,7 @@ pub fn read_state<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     read_json(path)
 }
 
-/// Describes the plain files of a folder, by name. There may be no such folder.
+/// Lists the regular files of a folder by name, with size and digest. The folder may be missing.
 pub fn describe(folder: &Path) -> io::Result<Vec<EvidenceFile>> {
     let mut files = Vec::new();
     let entries = match fs::read_dir(folder) {
@@ -77,7 +77,7 @@ pub fn describe(folder: &Path) -> io::Result<Vec<EvidenceFile>> {
     Ok(files)
 }
 
-/// Describes one file.
+/// Size and digest of a file.
 pub fn describe_file(path: &Path, name: String) -> io::Result<EvidenceFile> {
     let (mut file, mut hash, mut buffer) = (File::open(path)?, Context::new(&SHA256), vec![0; 1 << 20]);
     let mut bytes = 0;
@@ -94,7 +94,7 @@ pub fn describe_file(path: &Path, name: String) -> io::Result<EvidenceFile> {
 }
 
 impl Program {
-    /// This program, which is of this version and this build.
+    /// Version and build of the running program.
     ///
     /// # Errors
     /// The executable file cannot be read.

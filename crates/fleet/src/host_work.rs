@@ -29,24 +29,24 @@ use crate::drill::HostPart;
 use crate::message::{Assignment, Ended, Look};
 use crate::run_control::RunControl;
 
-/// Bytes that are written to and read from every volume before a run.
+/// Number of bytes that are written to and read from every volume before a run.
 const PROBE_BYTES: usize = 256 * 1024;
 
-/// The tests of the solution file, on the storage of this host.
+/// Host work of an agent: the tests of the solution file on the storage of this host.
 pub struct HostTests {
     /// Version of this program.
     pub tool_version: String,
-    /// What build of it this is, for the evidence.
+    /// Build of this program, for the evidence.
     pub build: String,
-    /// The file with the credentials of this host.
+    /// Credentials file of this host.
     pub credentials: PathBuf,
-    /// Folders below which a run may write; anywhere if there are none.
+    /// Folders below which a run may write; empty: anywhere.
     pub allowed: Vec<PathBuf>,
-    /// Says what a person wants to read.
+    /// Callback for messages for people.
     pub say: fn(&str),
 }
 
-/// Why a host cannot take part, or go on.
+/// Reason why a host cannot take part, or go on.
 #[derive(Debug, thiserror::Error)]
 enum HostError {
     #[error(transparent)]
@@ -74,7 +74,7 @@ enum HostError {
 }
 
 impl HostError {
-    /// The story in one line, for someone on another host.
+    /// Error with its causes in one line, for a person at another host.
     fn line(&self) -> String {
         let help = match self {
             HostError::Tests(error) => error.help(),
@@ -126,13 +126,13 @@ impl HostWork for HostTests {
     }
 }
 
-/// How a host ends that carried out its campaign.
+/// Ending of a host that carried out its campaign.
 fn came_to_the_end(verdicts: &[Verdict]) -> Ended {
     let failed = verdicts.iter().any(|verdict| verdict.outcome == Outcome::Fail);
     if failed { Ended::Failed } else { Ended::Passed }
 }
 
-/// What an assignment means on this host.
+/// Parses an assignment for this host.
 fn read(assignment: &Assignment) -> Result<(Solution, Deployment, FleetTests), FleetTestsError> {
     let solution = Solution::parse(&assignment.solution, "the solution file of the run")?;
     let deployment = solution.deployment(Some(&assignment.host))?;
@@ -140,7 +140,7 @@ fn read(assignment: &Assignment) -> Result<(Solution, Deployment, FleetTests), F
     Ok((solution, deployment, tests))
 }
 
-/// Looks at what tests and drill need on this host.
+/// Checks the needs of tests and drill on this host.
 fn preflight(
     assignment: &Assignment,
     deployment: &Deployment,
@@ -156,7 +156,7 @@ fn preflight(
     Ok(Preflight::new(&parts, assignment.allow_memory)?)
 }
 
-/// Refuses a run that would write outside of the folders that the agent was given.
+/// Refuses a run that would write outside of the folders that `--allow` names.
 fn refuse_beyond(agent: &HostTests, preflight: &Preflight) -> Result<(), HostError> {
     match beyond(&agent.allowed, preflight.folders()) {
         Some(folder) => Err(HostError::NotAllowed(folder.to_owned())),
@@ -164,7 +164,7 @@ fn refuse_beyond(agent: &HostTests, preflight: &Preflight) -> Result<(), HostErr
     }
 }
 
-/// Whether the copies of this host can be reached by the others: the certificate is good, and the port is free.
+/// Checks that other hosts can reach the copies of this host: valid certificate, free port.
 fn look_at_port(drill: &PlannedDrill, host: &str, credentials: &Path) -> Result<String, HostError> {
     let credentials = Credentials::read(credentials)?;
     Members::new(&credentials, &drill.topology.names(), |_| {})?;
@@ -212,7 +212,7 @@ enum ProbeError {
     OtherBytes,
 }
 
-/// Writes a file, makes it durable, reads it back and removes it.
+/// Writes a file, syncs it, reads it back and removes it.
 async fn probe(world: &World, folder: &str) -> Result<(), ProbeError> {
     let path = format!("{folder}/{PROBE}");
     // One that a killed agent has left.

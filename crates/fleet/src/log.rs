@@ -10,19 +10,19 @@ use std::path::Path;
 use results::Severity;
 use serde::{Deserialize, Serialize};
 
-/// Something that happened.
+/// Entry of the event log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// When, by the controller's calendar.
+    /// Time by the controller's calendar, ms since 1970.
     pub unix_ms: u64,
-    /// The host that it is about, if it is about one.
+    /// Host that the event is about; `None` for the whole run.
     pub host: Option<String>,
-    /// What happened.
+    /// Text of the event.
     pub text: String,
 }
 
 impl Entry {
-    /// The event of the run that it is, in a run that started at this moment.
+    /// Event row of the evidence, for a run that started at this moment.
     pub fn event(self, started_unix_ms: u64) -> results::Event {
         let host = self.host.unwrap_or_else(|| "controller".to_owned());
         let t_ms = self.unix_ms.saturating_sub(started_unix_ms);
@@ -31,7 +31,7 @@ impl Entry {
     }
 }
 
-/// The log being written.
+/// Event log under construction (`fleet.log`).
 pub struct EventLog(File);
 
 fn path(folder: &Path) -> std::path::PathBuf {
@@ -39,7 +39,7 @@ fn path(folder: &Path) -> std::path::PathBuf {
 }
 
 impl EventLog {
-    /// Goes on with the log of a run.
+    /// Continues the event log of a run.
     ///
     /// # Errors
     /// Failed I/O.
@@ -52,7 +52,7 @@ impl EventLog {
         Ok(EventLog(file))
     }
 
-    /// Adds a line.
+    /// Appends a line.
     ///
     /// # Errors
     /// Failed I/O.
@@ -62,7 +62,7 @@ impl EventLog {
     }
 }
 
-/// Everything that was written.
+/// Reads all entries.
 ///
 /// # Errors
 /// Failed I/O.

@@ -31,72 +31,72 @@ use crate::message::{
 pub use fate::Fate;
 pub use note::Note;
 
-/// A host or a controller that has not been heard of for this long is lost.
+/// Silence after which a host or a controller counts as lost, ns.
 const LOST_AFTER_NS: u64 = 10_000_000_000;
-/// Processes that speak with the credentials of one host and are told apart.
+/// Largest number of processes with the credentials of one host that are told apart.
 const DOUBLES_MAX: usize = 8;
-/// Notes about one host that are kept; what a host does more often is counted only.
+/// Largest number of notes about one host that are stored; further ones are counted.
 const NOTES_MAX: u32 = 200;
-/// A released point is passed this much later: every agent has heard of it by then.
+/// Time by which a released barrier lies ahead, ns, so that every agent has heard of it by then.
 const LEAD_NS: u64 = 2_000_000_000;
 
-/// What a run does when a host is lost.
+/// Reaction of a run to a lost host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenLost {
-    /// The others finish without it.
+    /// The other hosts finish without it.
     #[default]
     Finish,
-    /// The others end in good order.
+    /// The other hosts end in order.
     Stop,
 }
 
-/// What a run is.
+/// Plan of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Name of the run.
     pub run: String,
     /// Version of the controller's program.
     pub tool_version: String,
-    /// The build of the controller's program, if agents have to be the same one ([`Program`](crate::message::Program)).
+    /// Build of the controller's program, if agents must have the same one ([`Program`](crate::message::Program)).
     #[serde(default)]
     pub build: Option<String>,
-    /// Hosts of the solution file that take part.
+    /// Names of the hosts that take part.
     pub hosts: Vec<String>,
-    /// The solution file.
+    /// Text of the solution file.
     pub solution: String,
-    /// Kinds of tests to run; all if empty.
+    /// Kinds of tests to carry out; empty: all.
     pub tests: Vec<String>,
-    /// Where all randomness comes from.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// Allow databases on a memory file system.
+    /// Whether databases on a memory file system are allowed.
     pub allow_memory: bool,
-    /// What to do without a host.
+    /// Reaction to a lost host.
     pub when_lost: WhenLost,
-    /// What agents do without the controller.
+    /// Reaction of agents to a lost controller.
     pub when_alone: WhenAlone,
-    /// After how long they are without it.
+    /// Silence after which agents count the controller as lost, ms.
     pub alone_after_ms: u64,
-    /// How long hosts may take to appear and to be ready.
+    /// Time within which hosts must appear and be ready, ms.
     pub assemble_limit_ms: u64,
 }
 
-/// What a controller must not forget.
+/// Durable state of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// What the run is.
+    /// Plan of the run.
     pub plan: Plan,
-    /// Controllers that this run has had.
+    /// Number of controllers that this run has had.
     pub epoch: u64,
     /// Whether the tests have started.
     pub go: bool,
-    /// Why the run ends early, if it does.
+    /// Reason why the run ends early; `None` if it does not.
     pub stop: Option<String>,
-    /// The latest point that hosts may pass, and when (calendar of the controller).
+    /// Newest released barrier, and its time by the controller's calendar.
     pub released: Option<(Point, u64)>,
-    /// How it went, by host.
+    /// Fate of each host.
     pub fates: BTreeMap<String, Fate>,
-    /// Why this controller ends without what is still to come of a host; the next one waits for it again.
+    /// Reason why this controller ends without the rest of a host's evidence. A resumed controller waits for it again.
     #[serde(default)]
     pub given_up: BTreeMap<String, String>,
 }
@@ -105,20 +105,21 @@ pub struct Memory {
 struct Member {
     process: Option<u64>,
     seen_ns: Option<u64>,
-    /// When another process of its host was last refused: it is taken in once this one counts as gone.
+    /// Time at which another process of the host was last refused, ns. It is accepted once the present one counts as
+    /// lost.
     refused_ns: Option<u64>,
-    /// Other processes that spoke with the credentials of its host.
+    /// Other processes that used the credentials of the host.
     doubles: BTreeSet<u64>,
-    /// The run to whose controller it is left.
+    /// Run to whose controller the host is left.
     left_to: Option<String>,
-    /// It has lost its memory of this run, and evidence may lie in its folder.
+    /// Whether the host lost its state of this run, and evidence may lie in its folder.
     collect: bool,
-    /// It works for another run, so nothing of this one can be had from it now.
+    /// Whether the host works for another run, so that nothing of this run can be had from it now.
     elsewhere: bool,
     notes: u32,
-    /// Orders that it did not obey, by its last word.
+    /// Orders that the host did not obey, from its last heartbeat.
     refusals: Vec<String>,
-    /// Why its agent cannot write its own state, by its last word.
+    /// Reason why the agent cannot store its state, from its last heartbeat.
     state_error: Option<String>,
     ready: bool,
     lost: bool,
@@ -132,24 +133,24 @@ fn ms(ns: f64) -> f64 {
     ns / 1e6
 }
 
-/// The controller's side of a run.
+/// Membership: which hosts take part in a run and how far each is; the controller's state machine.
 #[derive(Debug)]
 pub struct Membership {
     memory: Memory,
     members: BTreeMap<String, Member>,
     started_ns: u64,
-    /// Silence counts from here on at the earliest.
+    /// Time from which silence counts at the earliest, ns.
     hears_since_ns: u64,
     superseded: bool,
     is_interrupted: bool,
-    /// It ends without what is still to come.
+    /// Whether the controller ends without the evidence that is still missing.
     waits_no_longer: bool,
     others: OtherControllers,
     notes: Vec<Note>,
 }
 
 impl Membership {
-    /// A new run.
+    /// Starts a new run.
     pub fn new(plan: Plan, now_ns: u64) -> Membership {
         let fates = plan.hosts.iter().map(|host| (host.clone(), Fate::Open)).collect();
         let given_up = BTreeMap::new();
@@ -157,7 +158,7 @@ impl Membership {
         Membership::resume(memory, now_ns)
     }
 
-    /// A run that had a controller before; this one is of the next epoch.
+    /// Resumes a run that had a controller before, in the next epoch.
     pub fn resume(mut memory: Memory, now_ns: u64) -> Membership {
         memory.epoch += 1;
         memory.given_up.clear();
@@ -176,24 +177,24 @@ impl Membership {
         }
     }
 
-    /// What must be durable before the next orders go out.
+    /// State that must be durable before the next orders are sent.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// What happened since the last call.
+    /// Notes since the last call.
     pub fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
 
-    /// What this controller says to the others. It started at this moment of its calendar.
+    /// Head of this controller's messages to other controllers. It started at this time of its calendar.
     pub fn head(&self, since_unix_ns: u64, ends: bool) -> ControllerHead {
         let Memory { plan: Plan { run, hosts, .. }, epoch, .. } = &self.memory;
         let (run, hosts) = (run.clone(), hosts.clone());
         ControllerHead { protocol: PROTOCOL, run, epoch: *epoch, since_unix_ns, hosts, ends }
     }
 
-    /// Another controller has spoken, with the credentials of a controller.
+    /// Handles a message of another controller.
     pub fn hear_controller(&mut self, now_ns: u64, head: ControllerHead) {
         if head.run == self.memory.plan.run {
             self.superseded |= head.epoch > self.memory.epoch;
@@ -202,8 +203,8 @@ impl Membership {
         }
     }
 
-    /// Whether a host is left to the controller of another run, for one that started at `since_unix_ns` of its
-    /// calendar: an answer would reach the host instead of one of the other's.
+    /// Whether a host is left to the controller of another run, for a controller that started at `since_unix_ns` of
+    /// its calendar. An answer would compete with the other controller's.
     pub fn leaves_to_another(&mut self, now_ns: u64, since_unix_ns: u64, heartbeat: &Heartbeat) -> bool {
         let Memory { plan: Plan { run: ours, .. }, go, .. } = &self.memory;
         let theirs = heartbeat.run.as_deref().filter(|run| run != ours);
@@ -225,17 +226,17 @@ impl Membership {
         left_to.is_some()
     }
 
-    /// Another controller has taken over this run: this one must not go on.
+    /// Whether another controller has taken over this run, so that this one must end.
     pub fn is_superseded(&self) -> bool {
         self.superseded
     }
 
-    /// The latest heartbeat of each host that has been heard of.
+    /// Newest heartbeat of each host.
     pub fn heartbeats(&self) -> impl Iterator<Item = (&str, &Heartbeat)> {
         self.members.iter().filter_map(|(host, member)| Some((host.as_str(), member.last.as_ref()?)))
     }
 
-    /// Hosts that are neither heard of nor through.
+    /// Hosts that are silent and whose part is not over.
     pub fn missing(&self) -> Vec<&str> {
         let open = |host: &str| self.memory.fates[host] == Fate::Open;
         let unheard = |member: &Member| member.lost || member.seen_ns.is_none();
@@ -243,8 +244,8 @@ impl Membership {
         missing.map(|(host, _)| host.as_str()).collect()
     }
 
-    /// Whether nothing more is to be expected: every host is through and its evidence kept, or it is lost, or the
-    /// wait for it is over.
+    /// Whether the run is over: the evidence of every host is stored, or the host is lost, or the wait for it has
+    /// ended.
     pub fn is_over(&self) -> bool {
         let is_through = |host: &str, member: &Member| match &self.memory.fates[host] {
             Fate::Open => member.lost || (self.memory.stop.is_some() && self.has_nothing(member)),
@@ -257,14 +258,14 @@ impl Membership {
         self.waits_no_longer || self.members.iter().all(is_over)
     }
 
-    /// Before the start, a host that was never heard of, or one without the run: told to stop, it has put it
-    /// away. Later each of them has evidence, also one that a new controller has not heard of yet.
+    /// Whether a host can have no evidence: before the start, a host that was never heard, or one without the run.
+    /// Later each may have evidence, also one that a resumed controller has not heard yet.
     fn has_nothing(&self, member: &Member) -> bool {
         let has_it = |heartbeat: &Heartbeat| heartbeat.run.as_ref() == Some(&self.memory.plan.run);
         !self.memory.go && !member.last.as_ref().is_some_and(has_it)
     }
 
-    /// Ends the run in good order.
+    /// Ends the run in order.
     pub fn stop(&mut self, why: &str) {
         if self.memory.stop.is_none() {
             self.memory.stop = Some(why.to_owned());
@@ -272,7 +273,7 @@ impl Membership {
         }
     }
 
-    /// The evidence of a host is safe with the controller.
+    /// Notes that the evidence of a host is stored at the controller.
     pub fn evidence_kept(&mut self, host: &str) {
         if let Some(Fate::Ended { evidence_kept, .. }) = self.memory.fates.get_mut(host)
             && !std::mem::replace(evidence_kept, true)
@@ -282,7 +283,7 @@ impl Membership {
         }
     }
 
-    /// Takes in a heartbeat; [`Memory`] must be durable before the orders are sent.
+    /// Handles a heartbeat. [`Memory`] must be durable before the orders are sent.
     pub fn heartbeat(&mut self, now_ns: u64, now_unix_ns: u64, heartbeat: Heartbeat) -> Orders {
         let heartbeat = heartbeat.tamed();
         let refused = self.refusal(now_ns, &heartbeat);
@@ -295,7 +296,7 @@ impl Membership {
         self.orders(&host, nonce, now_unix_ns, refused)
     }
 
-    /// Lets time pass. `hears`: the bus is there; without it no host can be heard, and none counts as silent.
+    /// Advances the clock. `hears`: the bus is connected. Without it no host counts as silent.
     pub fn tick(&mut self, now_ns: u64, now_unix_ns: u64, hears: bool) {
         if !hears {
             self.hears_since_ns = now_ns;
@@ -337,7 +338,7 @@ impl Membership {
         self.advance(now_unix_ns);
     }
 
-    /// Something happened that a person wants to read.
+    /// Adds a note for people.
     pub fn say(&mut self, text: String) {
         self.note(None, text);
     }
@@ -363,7 +364,7 @@ impl Membership {
         self.notes.push(note);
     }
 
-    /// Why a heartbeat is not taken in, if it is not.
+    /// Reason why a heartbeat is refused; `None` if it is not.
     fn refusal(&mut self, now_ns: u64, heartbeat: &Heartbeat) -> Option<String> {
         if heartbeat.protocol != PROTOCOL {
             return Some(format!(
@@ -521,7 +522,7 @@ impl Membership {
         }
     }
 
-    /// Starts the tests, and releases the point at which everyone waits.
+    /// Starts the tests when all hosts are ready, and releases the barrier at which all wait.
     fn advance(&mut self, now_unix_ns: u64) {
         if self.memory.stop.is_some() {
             return;
@@ -542,7 +543,7 @@ impl Membership {
         }
     }
 
-    /// Hosts that are lost, or whose part of the run ended before its end.
+    /// Hosts that are lost, or whose part ended before the run did.
     fn left(&self) -> Vec<String> {
         let has_left = |(host, member): (&String, &Member)| {
             let is_over = match &self.memory.fates[host] {

@@ -22,37 +22,37 @@ use crate::membership::{Fate, Memory, Plan};
 use crate::message::Ended;
 use crate::sharing::is_declared;
 
-/// The evidence of a run cannot be made.
+/// Reason why the evidence of a run cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
-    /// No host has sent evidence; what is known of the causes.
+    /// No host has sent evidence; with the known causes.
     #[error("no host has carried out a test")]
     NothingRan(Vec<String>),
-    /// A file of the run.
+    /// A file of the run cannot be used.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The evidence itself.
+    /// The evidence cannot be read or written.
     #[error(transparent)]
     Evidence(#[from] StoreError),
 }
 
-/// What a run was to carry out.
+/// Planned solution and tests of a run.
 pub struct Planned<'a> {
-    /// The solution.
+    /// Solution of the run.
     pub solution: &'a Solution,
-    /// Every test of each host, the drill among them.
+    /// Tests of each host, the drill among them.
     pub tests: &'a [TestSpec],
-    /// What all hosts do together at the end.
+    /// Drill that all hosts perform together at the end.
     pub drill: Option<&'a PlannedDrill>,
 }
 
-/// How a run ended. One that was not stopped is carried out as far as some host came to its end; the verdicts
-/// tell which did not.
+/// Ending of a run. A run that was not stopped counts as carried out if some host finished; the verdicts name the
+/// others.
 pub fn ending(memory: &Memory) -> Ending {
     let completed = |fate: &Fate| matches!(fate, Fate::Ended { how: Ended::Passed | Ended::Failed, .. });
     match &memory.stop {
@@ -62,8 +62,8 @@ pub fn ending(memory: &Memory) -> Ending {
     }
 }
 
-/// Makes `run.db` in the folder of a run of what the hosts have sent and of what the controller knows; gives
-/// all verdicts.
+/// Merges the hosts' evidence and the controller's knowledge into `run.db` in the folder of a run. Returns all
+/// verdicts.
 ///
 /// # Errors
 /// No host has sent evidence of this run, or it cannot be read or written.
@@ -124,7 +124,7 @@ fn run_row(memory: &Memory, solution: &Solution, started_unix_ms: u64) -> Run {
     }
 }
 
-/// Replaces `run.db` in a folder by what `write` makes, whole.
+/// Replaces `run.db` in a folder atomically by what `write` makes.
 fn replace<T>(folder: &Path, write: impl FnOnce(&Path) -> Result<T, MergeError>) -> Result<T, MergeError> {
     let failed = |path: &Path, source| MergeError::File { path: path.to_owned(), source };
     let new = folder.join("run.db.new");
@@ -139,13 +139,13 @@ fn replace<T>(folder: &Path, write: impl FnOnce(&Path) -> Result<T, MergeError>)
     Ok(written)
 }
 
-/// What the hosts have sent.
+/// Evidence that the hosts have sent.
 #[derive(Default)]
 struct Sent {
     dbs: Vec<PathBuf>,
-    /// The hosts whose they are.
+    /// Names of the hosts.
     hosts: Vec<String>,
-    /// Why that of a host is not merged.
+    /// Reasons why the evidence of a host is not merged.
     refused: BTreeMap<String, String>,
 }
 
@@ -170,7 +170,7 @@ impl Sent {
         sent
     }
 
-    /// How it went with a host.
+    /// Fate of a host as text.
     fn in_words(&self, host: &str, memory: &Memory) -> String {
         let given_up = memory.given_up.get(host);
         let how = match &memory.fates[host] {
@@ -199,7 +199,7 @@ impl Sent {
     }
 }
 
-/// Why there is nothing to report.
+/// Causes why there is nothing to report.
 fn causes(memory: &Memory) -> Vec<String> {
     let fates = memory.fates.iter().filter_map(|(host, fate)| match fate {
         Fate::Refused { why } | Fate::Ended { why: Some(why), .. } => Some(format!("{host}: {why}")),

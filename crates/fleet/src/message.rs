@@ -13,210 +13,211 @@
 use results::Environment;
 use serde::{Deserialize, Serialize};
 
-/// Version of these messages. Another version is refused by both sides.
+/// Protocol version of these messages. Both sides refuse another version.
 pub const PROTOCOL: u32 = 3;
 /// Bytes of a file in one chunk: with its head below the default payload limit of the bus, 1 MiB.
 pub const CHUNK_BYTES: usize = 512 * 1024;
 
-/// Names a place in the campaign at which the hosts of a run wait for each other: the n-th, from 1. All hosts
-/// carry out the same tests, so they come to the same places in the same order.
+/// Barrier of the campaign, by its number from 1. All hosts carry out the same tests, so they reach the same barriers
+/// in the same order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Point(pub u32);
 
-/// A program that takes part in a run.
+/// Version and build of a program that takes part in a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// Its version.
+    /// Version of the program.
     pub version: String,
-    /// What it was built from and how, and SHA-256 of its executable file: programs of one version may still differ.
+    /// Build of the program and SHA-256 of its executable: programs of one version may differ.
     pub build: String,
 }
 
-/// What the controller has a host do.
+/// Assignment of a host in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
     /// Name of the run.
     pub run: String,
-    /// Version of the controller's program: hosts of one run measure with the same one.
+    /// Version of the controller's program; all hosts of a run use the same.
     pub tool_version: String,
-    /// The host of the solution file that this agent stands for.
+    /// Host of the solution file that this agent represents.
     pub host: String,
-    /// The solution file.
+    /// Text of the solution file.
     pub solution: String,
-    /// Kinds of tests to run; all if empty.
+    /// Kinds of tests to carry out; empty: all.
     pub tests: Vec<String>,
-    /// Where all randomness comes from.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// Allow databases on a memory file system.
+    /// Whether databases on a memory file system are allowed.
     pub allow_memory: bool,
-    /// What to do when the controller is not heard of for too long.
+    /// Reaction to a lost controller.
     pub when_alone: WhenAlone,
-    /// How long is too long.
+    /// Silence after which the controller counts as lost, ms.
     pub alone_after_ms: u64,
 }
 
-/// What an agent does with its run when it has not heard of the controller for too long.
+/// Reaction of an agent to a lost controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenAlone {
-    /// It goes on without waiting for others, and says so in its evidence.
+    /// Finish without waiting for others, with a note in the evidence.
     #[default]
     Finish,
-    /// It ends the run in good order.
+    /// End the run in order.
     Stop,
 }
 
-/// How a host's part of a run ended.
+/// Ending of a host's part of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// Every test was carried out, no verdict of this host failed. What all hosts did together, the controller judges.
+    /// Every test was carried out, and no verdict of this host failed. The controller judges what all hosts did
+    /// together.
     Passed,
-    /// Every test was carried out, some verdict failed.
+    /// Every test was carried out, and a verdict failed.
     Failed,
-    /// It was stopped in good order.
+    /// The part was stopped and ended in order.
     Interrupted,
-    /// It could not go on.
+    /// The part could not go on.
     Aborted,
-    /// The agent died in the middle; what it had kept by then is all there is.
+    /// The agent died during the tests; the evidence ends there.
     AgentDied,
 }
 
-/// What an agent saw on its host before the tests.
+/// Result of an agent's checks before the tests.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Look {
-    /// What it looked at, for people.
+    /// Checks that were made, as text for people.
     pub checks: Vec<String>,
-    /// What tells the host and its storage from others ([`evidence::environment::sharing`]).
+    /// Identifiers of the host and its storage, by which shared parts are found ([`evidence::environment::sharing`]).
     #[serde(default)]
     pub identity: Vec<Environment>,
 }
 
-/// A file of the evidence.
+/// File of the evidence, as announced by its host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvidenceFile {
-    /// Its name, without a folder.
+    /// File name without a folder.
     pub name: String,
-    /// Its length in bytes.
+    /// Length of the file, bytes.
     pub bytes: u64,
-    /// SHA-256 of its contents, in hexadecimal.
+    /// SHA-256 of the file, hexadecimal.
     pub sha256: String,
 }
 
-/// What an agent is doing.
+/// Current work of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum Work {
-    /// Nothing.
+    /// The agent has no work.
     Idle,
-    /// It has looked at what the run needs and found it in order.
+    /// The checks of the run's needs passed.
     Ready(Look),
-    /// It cannot do its part.
+    /// The agent cannot do its part.
     Refused {
-        /// Why, with the remedy.
+        /// Reason, with the remedy.
         why: String,
     },
     /// The tests are running.
     Running {
-        /// Where it waits for the others, if it does.
+        /// Barrier at which the tests wait for the other hosts; `None` if they do not.
         waiting_at: Option<Point>,
-        /// What it is doing, for people.
+        /// Current activity, as text for people.
         progress: String,
-        /// Share of the campaign that is done, 0 to 1.
+        /// Finished share of the campaign, 0 to 1.
         done: f64,
         /// Transactional I/O per second.
         iops: f64,
-        /// Mean transactional read latency of the test so far.
+        /// Mean transactional read latency of the test so far, ms.
         read_latency_ms: f64,
-        /// Mean log write latency of the test so far.
+        /// Mean log write latency of the test so far, ms.
         log_write_latency_ms: f64,
     },
-    /// Its part is over; the evidence is in its own folder.
+    /// The agent's part is over; the evidence is in its own folder.
     Ended {
-        /// How it ended.
+        /// Ending of the part.
         how: Ended,
-        /// The cause, if it could not go on.
+        /// Cause, if the part could not go on.
         why: Option<String>,
-        /// The evidence.
+        /// Files of the evidence.
         files: Vec<EvidenceFile>,
     },
 }
 
-/// All about an agent, sent about twice a second.
+/// Heartbeat: the full state of an agent, sent about twice a second.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Heartbeat {
-    /// [`PROTOCOL`] of the sender.
+    /// Protocol version of the sender ([`PROTOCOL`]).
     pub protocol: u32,
     /// Version of the sender's program.
     pub tool_version: String,
-    /// [`Program::build`] of the sender.
+    /// Build of the sender's program ([`Program::build`]).
     #[serde(default)]
     pub build: String,
-    /// The host that the sender's credentials are for.
+    /// Host to which the sender's credentials belong.
     pub host: String,
-    /// Drawn when the agent's process started: another number is another process.
+    /// Random number of this agent process. A different number means that the agent restarted.
     pub process: u64,
-    /// Drawn for this message; the answer to it carries the same.
+    /// Random number of this message, which its answer repeats.
     pub nonce: u64,
-    /// The run that `work` is about.
+    /// Run that `work` is about.
     pub run: Option<String>,
-    /// The highest epoch of that run that the agent has obeyed.
+    /// Highest epoch of that run whose orders the agent obeyed.
     pub epoch: u64,
-    /// What it is doing.
+    /// Current work of the agent.
     pub work: Work,
-    /// The agent's calendar minus the controller's, as far as the agent knows it.
+    /// Agent's calendar minus the controller's, ns, as far as the agent knows it.
     pub calendar_offset_ns: Option<i64>,
-    /// Half the round trip of the best exchange: how wrong the agent's idea of the controller's time can be.
+    /// Largest error of the agent's estimate of the controller's time, ns: half the round trip of the best exchange.
     pub clock_uncertainty_ns: Option<u64>,
-    /// Orders that it did not obey since the last heartbeat, and why.
+    /// Orders that were not obeyed since the last heartbeat, with reasons.
     pub refusals: Vec<String>,
-    /// Why the agent cannot write its own state, if it cannot.
+    /// Reason why the agent cannot store its state; `None` if it can.
     #[serde(default)]
     pub state_error: Option<String>,
 }
 
-/// All that the controller wants of an agent.
+/// Orders: everything that the controller wants of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orders {
-    /// [`PROTOCOL`] of the sender.
+    /// Protocol version of the sender ([`PROTOCOL`]).
     pub protocol: u32,
-    /// Of the heartbeat that this answers.
+    /// Nonce of the heartbeat that this answers.
     pub nonce: u64,
-    /// The controller's calendar when it answered, since 1970.
+    /// Controller's calendar at the time of the answer, ns since 1970.
     pub now_unix_ns: u64,
-    /// The run that this is about.
+    /// Run that the orders are about.
     pub run: String,
-    /// Grows with each start of a controller of this run: orders of an older one are not obeyed.
+    /// Epoch of the controller; it rises with each start. Orders of a lower epoch are not obeyed.
     pub epoch: u64,
-    /// What it is to do; sent until the agent says that it has it.
+    /// Assignment of the host; sent until the agent confirms it.
     pub assignment: Option<Assignment>,
     /// Whether the tests may start.
     pub go: bool,
-    /// Why the run is to end in good order, if it is.
+    /// Reason why the run is to end in order; `None` if it is not.
     pub stop: Option<String>,
-    /// The latest point that the hosts may pass, and when, by the controller's calendar.
+    /// Newest released barrier, and its time by the controller's calendar.
     pub released: Option<(Point, u64)>,
-    /// Hosts that take no part in the run any more, although they should: the others do not wait for them.
+    /// Hosts that have left the run; the others do not wait for them.
     pub left: Vec<String>,
-    /// Whether the evidence is wanted now.
+    /// Whether the controller wants the evidence now.
     pub send_evidence: bool,
-    /// Whether the controller has all evidence of this host: the agent may forget the run (its folder stays).
+    /// Whether the controller has all evidence of this host. The agent may then forget the run; its folder stays.
     pub have_evidence: bool,
-    /// The agent has lost its memory of the run: `assignment` is not to be carried out again. The agent says
-    /// what evidence of it lies in its folder.
+    /// Whether the agent lost its state of the run: it must not carry out `assignment` again, but list the evidence in
+    /// its folder.
     pub collect: bool,
-    /// Why the controller does not speak with this agent, if it does not.
+    /// Reason why the controller refuses this agent; `None` if it does not.
     pub refused: Option<String>,
 }
 
-/// Characters of a text of another host that are kept.
+/// Largest length of a text from another host, characters.
 const TEXT_MAX: usize = 600;
-/// Texts of one heartbeat that are kept.
+/// Largest number of texts of one heartbeat.
 const TEXTS_MAX: usize = 20;
-/// Rows of a host's identity that are kept.
+/// Largest number of identity rows of a host.
 const IDENTITY_MAX: usize = 2_000;
 
-/// A text of another host, as it may reach a terminal or a log: printable, and not longer than a few lines.
+/// Makes a text of another host safe for terminal and log: printable, and at most a few lines.
 pub(crate) fn tame(text: &str) -> String {
     let printable = |c: char| if c.is_control() { ' ' } else { c };
     let mut tamed: String = text.chars().take(TEXT_MAX).map(printable).collect();
@@ -231,8 +232,8 @@ fn tame_all(texts: &[String]) -> Vec<String> {
 }
 
 impl Heartbeat {
-    /// The same with texts that may be shown. The name of a run that this fleet could have is not changed by
-    /// that. Names of files stay as they are: they are compared, not shown.
+    /// Makes all shown texts of a message safe. Valid run names do not change. File names stay, because they are
+    /// compared and not shown.
     pub fn tamed(self) -> Heartbeat {
         let work = match self.work {
             Work::Ready(Look { checks, identity }) => {
@@ -260,74 +261,75 @@ impl Heartbeat {
     }
 }
 
-/// Head of a piece of a file.
+/// Head of a chunk of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// [`PROTOCOL`] of the sender.
+    /// Protocol version of the sender ([`PROTOCOL`]).
     pub protocol: u32,
-    /// The host.
+    /// Host that sends the file.
     pub host: String,
-    /// The run.
+    /// Run of the file.
     pub run: String,
-    /// The whole file.
+    /// Announced file to which the chunk belongs.
     pub file: EvidenceFile,
-    /// Where in the file the bytes belong.
+    /// Offset of the chunk in the file, bytes.
     pub offset: u64,
 }
 
 /// Answer to a chunk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkAnswer {
-    /// Bytes of the file that the controller has kept, from its start.
+    /// Length of the controller's copy of the file, bytes.
     pub kept: u64,
-    /// Why the chunk was not taken, if it was not.
+    /// Reason why the chunk was refused; `None` if it was not.
     pub refused: Option<String>,
 }
 
-/// Head of what copies and their arbiter say to each other; behind it a message of `replica::wire`.
+/// Head of a message between copies and their arbiter; a message of `replica::wire` follows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyHead {
-    /// [`PROTOCOL`] of the sender.
+    /// Protocol version of the sender ([`PROTOCOL`]).
     pub protocol: u32,
-    /// The run.
+    /// Run of the copies.
     pub run: String,
-    /// The epoch of the arbiter's controller, or the highest one that the copy's agent has obeyed.
+    /// Epoch of the arbiter's controller, or the highest one that the copy's agent has obeyed.
     pub epoch: u64,
 }
 
-/// What each controller says to the others of its fleet, about twice a second.
+/// Head of a message between the controllers of a fleet, about twice a second.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControllerHead {
-    /// [`PROTOCOL`] of the sender.
+    /// Protocol version of the sender ([`PROTOCOL`]).
     pub protocol: u32,
-    /// The run that it conducts.
+    /// Run of the controller.
     pub run: String,
-    /// Its epoch.
+    /// Epoch of the controller.
     pub epoch: u64,
-    /// When it started, by its calendar: of two runs that want the same hosts, the earlier one goes first.
+    /// Start of the controller by its calendar, ns. Of two runs that want the same hosts, the earlier one has
+    /// precedence.
     pub since_unix_ns: u64,
-    /// The hosts that it wants or has.
+    /// Hosts that the run wants or has.
     pub hosts: Vec<String>,
-    /// It ends now, in good order.
+    /// Whether the controller ends now, in order.
     pub ends: bool,
 }
 
-/// A message that cannot be read.
+/// Error: a message cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("a message that cannot be read: {0}")]
 pub struct Unreadable(String);
 
-/// Reads a message of one JSON value.
+/// Parses a message that is one JSON value.
 pub fn parse<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<T, Unreadable> {
     serde_json::from_slice(payload).map_err(|error| Unreadable(error.to_string()))
 }
 
-/// Writes a message of one JSON value.
+/// Formats a message as one JSON value.
 pub fn format<T: Serialize>(message: &T) -> Vec<u8> {
     serde_json::to_vec(message).expect("messages have string keys only")
 }
 
-/// Reads a message of a head and bytes.
+/// Parses a message of a JSON head and bytes.
 pub fn parse_headed<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<(T, &'a [u8]), Unreadable> {
     let end = payload
         .iter()
@@ -336,7 +338,7 @@ pub fn parse_headed<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<(T, &'a
     Ok((parse(&payload[..end])?, &payload[end + 1..]))
 }
 
-/// Writes a message of a head and bytes.
+/// Formats a message of a JSON head and bytes.
 pub fn format_headed<T: Serialize>(head: &T, bytes: &[u8]) -> Vec<u8> {
     let mut payload = format(head);
     payload.push(b'\n');

@@ -5,29 +5,29 @@
 use crate::membership::{Fate, Membership};
 use crate::message::Work;
 
-/// Hosts that are shown each on a line of their own.
+/// Largest number of hosts that get a line of their own.
 const LINES: usize = 24;
 
-/// Where everyone is.
+/// Overview of all hosts, for people.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Overview {
-    /// Share of the campaign that is done, 0 to 1.
+    /// Finished share of the campaign, 0 to 1.
     pub done: f64,
-    /// Hosts of the run.
+    /// Number of hosts of the run.
     pub hosts: u64,
-    /// Hosts that carry out a test.
+    /// Number of hosts that carry out a test.
     pub working: u64,
-    /// Those of them that wait for the others.
+    /// Number of these hosts that wait for others.
     pub waiting: u64,
     /// Transactional I/O per second of all hosts.
     pub iops: f64,
-    /// Hosts that are not heard of.
+    /// Names of silent hosts.
     pub missing: Vec<String>,
-    /// A line for each host, as far as there is room.
+    /// Lines of text, one for each host while there is room.
     pub lines: Vec<String>,
 }
 
-/// Where everyone is.
+/// Builds the overview of all hosts.
 pub fn overview(membership: &Membership) -> Overview {
     let hosts = membership.memory().plan.hosts.len() as u64;
     let missing = membership.missing().into_iter().map(Into::into).collect();
@@ -51,8 +51,8 @@ pub fn overview(membership: &Membership) -> Overview {
     Overview { done, hosts, working, waiting, iops, missing, lines }
 }
 
-/// Where a host is, in words, and the share of its campaign that is done. `is_ours`: it works for this run.
-/// Once its part is over, its heartbeats say no more about it.
+/// State of a host as text, and the finished share of its campaign. `is_ours`: it works for this run. After the end of
+/// its part, its heartbeats say no more about it.
 fn place(fate: &Fate, work: &Work, is_ours: bool) -> (String, f64) {
     match (fate, work) {
         (Fate::Ended { evidence_kept: true, .. }, _) => ("through, its evidence is here".to_owned(), 1.0),

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use crate::clock::{Reading, drift_ns};
 use crate::message::Point;
 
-/// The agent's clock: nanoseconds since its process made it.
+/// Agent's clock: ns since its process created it.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock(Instant);
 
 impl Clock {
-    /// Starts now.
+    /// Starts the clock.
     #[expect(clippy::new_without_default, reason = "a clock that starts now is not a default value")]
     pub fn new() -> Clock {
         Clock(Instant::now())
@@ -23,20 +23,20 @@ impl Clock {
     }
 }
 
-/// What a running test says of itself.
+/// Progress of a running test.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostProgress {
-    /// For people.
+    /// Text for people.
     pub text: String,
-    /// Share of the campaign that is done.
+    /// Finished share of the campaign.
     pub done: f64,
     /// Transactional I/O per second.
     pub iops: f64,
-    /// Mean transactional read latency of the test so far.
+    /// Mean transactional read latency of the test so far, ms.
     pub read_latency_ms: f64,
-    /// Mean log write latency of the test so far.
+    /// Mean log write latency of the test so far, ms.
     pub log_write_latency_ms: f64,
-    /// Where the test waits for the other hosts.
+    /// Barrier at which the test waits for the other hosts.
     pub waiting_at: Option<Point>,
 }
 
@@ -50,20 +50,20 @@ struct State {
     calendar: Option<Calendar>,
 }
 
-/// How well an agent knows the controller's clock.
+/// Agent's knowledge of the controller's calendar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Calendar {
-    /// The host's calendar minus the controller's.
+    /// Host's calendar minus the controller's, ns.
     pub offset_ns: i64,
-    /// How wrong the agent's idea of the controller's time can be.
+    /// Largest error of that difference, ns.
     pub uncertainty_ns: u64,
-    /// When that was known, by the agent's clock.
+    /// Time of the knowledge by the agent's clock, ns.
     pub known_at_ns: u64,
-    /// The controller's calendar at that time.
+    /// Controller's calendar at that time, ns.
     pub controller_unix_ns: u64,
 }
 
-/// Tells the tests when they may go on, and the agent how far they are.
+/// Shared state of agent and tests: barriers and the stop request for the tests, progress for the agent.
 #[derive(Debug, Clone)]
 pub struct RunControl {
     clock: Clock,
@@ -71,7 +71,7 @@ pub struct RunControl {
 }
 
 impl RunControl {
-    /// A run control with no barrier released.
+    /// Creates the state without a released barrier.
     pub fn new(clock: Clock) -> RunControl {
         RunControl { clock, state: Arc::default() }
     }
@@ -80,7 +80,8 @@ impl RunControl {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A host waits at this point; how long still, once that is known. To be asked again until it is zero.
+    /// Notes that a host waits at this barrier. Returns the remaining time once it is known; call again until it is
+    /// zero.
     pub fn wait_at(&self, point: Point) -> Option<Duration> {
         let mut state = self.state();
         let left = state.released.and_then(|(released, at_ns)| {
@@ -91,7 +92,7 @@ impl RunControl {
         left
     }
 
-    /// Why the tests are to end, if they are.
+    /// Reason why the tests are to end; `None` if they are not.
     pub fn stop_asked(&self) -> Option<String> {
         self.state().stop.clone()
     }
@@ -101,17 +102,17 @@ impl RunControl {
         self.state().alone
     }
 
-    /// Hosts that take no part in the run any more.
+    /// Hosts that have left the run.
     pub fn left(&self) -> Vec<String> {
         self.state().left.clone()
     }
 
-    /// How the host's calendar stands to the controller's, as last known.
+    /// Last known difference between the host's calendar and the controller's.
     pub fn calendar(&self) -> Option<Calendar> {
         self.state().calendar
     }
 
-    /// The controller's calendar now, and how wrong that can be. The host's own calendar has no part in it.
+    /// Controller's calendar now, with its error. It does not depend on the host's own calendar.
     pub fn controller_now(&self) -> Option<Reading> {
         let calendar = self.state().calendar?;
         let since_ns = self.clock.now_ns().saturating_sub(calendar.known_at_ns);
@@ -121,7 +122,7 @@ impl RunControl {
         })
     }
 
-    /// Says how far the tests are. The share that is done never falls.
+    /// Reports progress of the tests. The finished share never falls.
     pub fn report(&self, progress: HostProgress) {
         let mut state = self.state();
         let (waiting_at, done) = (state.progress.waiting_at, progress.done.max(state.progress.done));

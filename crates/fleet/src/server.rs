@@ -8,7 +8,7 @@ use std::process::Stdio;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use tokio::process::{Child, Command};
 
-/// The server cannot be started.
+/// Reason why the NATS server cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start `{program}` in {}: {source} (install the package nats-server, or name the program with --nats-server)", folder.display())]
 pub struct ServerError {
@@ -17,7 +17,7 @@ pub struct ServerError {
     source: std::io::Error,
 }
 
-/// A running server.
+/// Running NATS server.
 #[derive(Debug)]
 pub struct Server {
     program: String,
@@ -26,15 +26,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `program` with the configuration in `folder` ([`crate::credentials::make`]). Its log goes to
-    /// `nats-server.log` there.
+    /// Starts the NATS server `program` with the configuration in `folder` ([`crate::credentials::make`]). Its log
+    /// goes to `nats-server.log` there.
     pub fn start(program: &str, folder: &Path) -> Result<Server, ServerError> {
         let failed = |source| ServerError { program: program.to_owned(), folder: folder.to_owned(), source };
         let child = spawn(program, folder).map_err(failed)?;
         Ok(Server { program: program.to_owned(), folder: folder.to_owned(), child })
     }
 
-    /// Starts the server again if it has ended; says whether it had.
+    /// Restarts the server if it has ended. Returns whether it had.
     pub fn keep(&mut self) -> Result<bool, ServerError> {
         let failed =
             |source| ServerError { program: self.program.clone(), folder: self.folder.clone(), source };
@@ -45,7 +45,7 @@ impl Server {
         Ok(true)
     }
 
-    /// Its process, while it runs.
+    /// Process id of the server, while it runs.
     pub fn process_id(&self) -> Option<u32> {
         self.child.id()
     }

@@ -3,7 +3,7 @@
 use evidence::environment::sharing::Shared;
 use solution::{Behind, HostSpec, Scope, Solution, VolumeInfo};
 
-/// Whether a solution file says that hosts share this part. It cannot say so of a machine.
+/// Whether a solution file declares that hosts share this part. A shared machine cannot be declared.
 pub fn is_declared(solution: &Solution, shared: &Shared) -> bool {
     let host = |name: &String| solution.hosts.iter().find(|host| host.name == *name);
     let hosts: Option<Vec<&HostSpec>> = shared.hosts.iter().map(host).collect();
@@ -63,7 +63,7 @@ database_mib = 64
     const DISKS: &str = "disk = \"D\"\ndisks = 2\nraid = \"raid1\"\n";
     const POOL: &str = "[[pool]]\nname = \"P\"\ndisk = \"D\"\ndisks = 4\nraid = \"raid10\"\n";
 
-    /// What of the machine and the file system that both hosts share the solution declares.
+    /// Whether the solution declares the machine, and the file system, that its two hosts share.
     fn declared(change: impl Fn(&str) -> String) -> [bool; 2] {
         let solution = Solution::parse(&change(TWO), "two.toml").expect("it is valid");
         let row = |host: &str, area: &str, name: &str, value: &str| {

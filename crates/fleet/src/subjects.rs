@@ -7,26 +7,26 @@
 
 use ring::rand::{SystemRandom, generate};
 
-/// Where the controllers of a fleet say which run they conduct, in which epoch. It lies below the inboxes, where only a
-/// controller's credentials allow to speak, and is no host's: in the name of a host `=` is escaped.
+/// Subject on which the controllers of a fleet announce run and epoch. It lies below the inboxes, to which only a
+/// controller may publish, and belongs to no host, because `=` is escaped in host names.
 pub const CONTROLLERS: &str = "proofload_inbox.=controllers";
 
-/// Where a host's questions of a kind go.
+/// Subject for questions of a kind from a host.
 pub fn subject(host: &str, kind: &str) -> String {
     format!("proofload.{}.{kind}", token(host))
 }
 
-/// Below this a host hears answers.
+/// Prefix of the subjects on which a host receives answers.
 pub fn inbox(host: &str) -> String {
     format!("proofload_inbox.{}", token(host))
 }
 
-/// Where a host's copies hear the arbiter.
+/// Subject on which a host's copies receive messages of the arbiter.
 pub fn copy_inbox(host: &str) -> String {
     format!("{}.copy", inbox(host))
 }
 
-/// A host name as one token of a subject.
+/// Encodes a host name as one token of a subject.
 pub fn token(host: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     host.chars().fold(String::new(), |token, c| {
@@ -34,8 +34,8 @@ pub fn token(host: &str) -> String {
     })
 }
 
-/// What tells a run from one that another controller begins in the same second for the same solution: hosts take
-/// runs of one name for one run. `None` if the operating system gives no random numbers.
+/// Random mark in the name of a run. It separates runs that two controllers begin in the same second for the same
+/// solution. `None` if the operating system gives no random numbers.
 pub fn mark_of_run() -> Option<String> {
     let drawn = generate::<[u8; 4]>(&SystemRandom::new()).ok()?;
     Some(format!("{:08x}", u32::from_le_bytes(drawn.expose())))

@@ -13,7 +13,7 @@ use crate::inputs::Inputs;
 use crate::meta_cache::{DISKS_PER_SSD, MetaCache};
 use crate::sizing::ServerNeed;
 
-/// Whether a solution keeps a rule.
+/// Compliance of a solution with a rule of the Preferred Architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Compliance {
@@ -26,7 +26,7 @@ pub enum Compliance {
 }
 
 impl Compliance {
-    /// The word for people.
+    /// Name of the outcome for people.
     pub fn word(self) -> &'static str {
         match self {
             Compliance::Kept => "kept",
@@ -39,11 +39,11 @@ impl Compliance {
 /// One rule of the Preferred Architecture.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ArchitectureRule {
-    /// What the rule asks for.
+    /// Requirement of the rule.
     pub rule: &'static str,
-    /// Whether the solution keeps it.
+    /// Whether the solution keeps the rule.
     pub outcome: Compliance,
-    /// What the solution has.
+    /// What the solution has, in words.
     pub detail: String,
     /// Page of the maker's documentation that states the rule.
     pub source: &'static str,
@@ -52,7 +52,7 @@ pub struct ArchitectureRule {
 /// Page of the Preferred Architecture in the maker's documentation.
 const PAGE: &str = "preferred-architecture-2019.md";
 
-/// The rules, none before Exchange 2019.
+/// Judges all rules of the Preferred Architecture; none before Exchange 2019.
 pub fn rules(
     inputs: &Inputs<'_>,
     failures: &Failures,
@@ -74,7 +74,7 @@ pub fn rules(
     judged.into_iter().map(rule).collect()
 }
 
-/// The rules in one check: a note when any of them is broken. `None` before Exchange 2019.
+/// Check of the plan that sums the rules up: a note if any is broken. `None` before Exchange 2019.
 pub fn check(rules: &[ArchitectureRule]) -> Option<Check> {
     let broken = rules.iter().filter(|rule| rule.outcome == Compliance::Broken);
     let broken: Vec<&str> = broken.map(|rule| rule.rule).collect();
@@ -88,11 +88,11 @@ pub fn check(rules: &[ArchitectureRule]) -> Option<Check> {
     (!rules.is_empty()).then_some(Check { name: "preferred architecture", outcome, detail })
 }
 
-/// Whether a rule is kept, where that can be judged, and what the solution has.
+/// Judgement of a rule, if possible, with what the solution has.
 type Found = (Option<bool>, String);
 type Judged = Vec<(&'static str, Found)>;
 
-/// What all servers have of a quantity, held against its range.
+/// Judges a quantity of all servers against its range.
 fn in_range(values: impl Iterator<Item = Option<f64>>, range: (f64, f64), unit: &str, key: &str) -> Found {
     let values: Vec<Option<f64>> = values.collect();
     let known = || values.iter().flatten().copied();
@@ -128,7 +128,7 @@ fn servers(inputs: &Inputs<'_>, needs: [&ServerNeed; 2]) -> Judged {
     ]
 }
 
-/// Volumes of a role.
+/// Volumes of the solution with this role.
 fn of_role<'a>(inputs: &'a Inputs<'_>, role: Role) -> impl Iterator<Item = &'a VolumeKind> {
     inputs.solution.volumes.iter().filter(move |volume| volume.role == role)
 }
@@ -156,7 +156,7 @@ fn disks(inputs: &Inputs<'_>, failures: &Failures) -> Judged {
     ]
 }
 
-/// The rules about the SSDs of the MetaCache.
+/// Judges the rules about the SSDs of the MetaCache.
 fn flash(cache: Option<&MetaCache>) -> Judged {
     let judged = |found: &dyn Fn(&MetaCache) -> Found| {
         cache.map_or_else(|| (None, "no volume with role = \"meta_cache\"".to_owned()), found)
@@ -184,7 +184,7 @@ fn flash(cache: Option<&MetaCache>) -> Judged {
     ]
 }
 
-/// The first that breaks the rule, else the first that cannot be judged, else any.
+/// Worst judgement: the first broken rule, else the first not judged, else any.
 fn worst(mut found: Vec<Found>, none: &str) -> Found {
     found.sort_by_key(|(kept, _)| match kept {
         Some(false) => 0,

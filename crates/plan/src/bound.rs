@@ -10,29 +10,29 @@ use serde::Serialize;
 use crate::inputs::Inputs;
 use crate::layout::home_counts;
 
-/// Active databases on the fullest server; `None` where the arithmetic has no answer: the copies do not allow
-/// the failure, or too few servers are left to spread over evenly. A layout may still survive it.
+/// Failure arithmetic of the calculator: active databases on the fullest server. `None` where it has no answer,
+/// because the copies do not allow the failure or too few servers are left. A layout may still survive it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Bound {
-    /// Nothing lost.
+    /// Active databases on the fullest server if nothing is lost.
     pub normal: f64,
-    /// One server lost.
+    /// The same after the loss of one server.
     pub server: Option<f64>,
-    /// Two servers of a site lost.
+    /// The same after the loss of two servers of a site.
     pub two_servers: Option<f64>,
-    /// A site lost.
+    /// The same after the loss of a site.
     pub site: Option<f64>,
-    /// A site and one more server lost.
+    /// The same after the loss of a site and one more server.
     pub site_and_server: Option<f64>,
-    /// The worst of these on a server that normally hosts actives: what log reads are sized with.
+    /// Worst of these on a server that normally hosts active databases; log reads are sized by it.
     pub worst_on_active_server: f64,
-    /// The worst of these on any server: what memory, processor and the test target are sized with.
+    /// Worst of these on any server; memory, processor and the test target are sized by it.
     pub worst: f64,
-    /// Servers of a group that are left in the worst failure that can be survived.
+    /// Number of servers of a group that remain in the worst failure that loses no database.
     pub servers_left: u32,
 }
 
-/// Computes the bound.
+/// Computes the failure arithmetic of the calculator.
 pub fn bound(inputs: &Inputs<'_>, databases: u32) -> Bound {
     let homes = home_counts(&inputs.sites, databases);
     let activatable = activatable_per_site(inputs);
@@ -94,12 +94,12 @@ pub fn bound(inputs: &Inputs<'_>, databases: u32) -> Bound {
     }
 }
 
-/// What a server carries after one of `servers` was lost and its share spread over the rest.
+/// Active databases of a server after one of `servers` was lost and its share spread over the rest.
 fn spread_one(share: f64, servers: u32) -> f64 {
     if servers < 2 { share } else { share + (share / f64::from(servers - 1)).ceil() }
 }
 
-/// Copies per site that may be activated: lagged ones are the last.
+/// Number of copies per site that may be activated; lagged copies are the last.
 pub fn activatable_per_site(inputs: &Inputs<'_>) -> Vec<u32> {
     let mut copies = inputs.copies_per_site.clone();
     let mut off = inputs.copies() - inputs.activatable();

@@ -8,10 +8,10 @@ use solution::{Disk, Raid, Result, SolutionError};
 
 use crate::storage::DiskSet;
 
-/// Most designs that a search looks at.
+/// Largest number of designs in a search.
 pub const MAX_CANDIDATES: usize = 5_000_000;
 
-/// The numeric keys of a catalogue.
+/// Numeric keys of a catalogue, with their ranges.
 const NUMBERS: &Rows = &[
     ("search.servers_per_site", Whole(1.0, 16.0)),
     ("search.copies_per_site", Whole(0.0, 16.0)),
@@ -31,11 +31,11 @@ const NUMBERS: &Rows = &[
     ("server.memory_gib", Above(0.0, 1e6)),
 ];
 
-/// What to choose from.
+/// Catalogue of a search: disks, servers, and what may vary.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Catalogue {
-    /// What may be varied.
+    /// Choices of the search.
     pub search: Variation,
     /// Kinds of disk.
     pub disk: Vec<Disk>,
@@ -43,47 +43,47 @@ pub struct Catalogue {
     pub server: Vec<ServerKind>,
 }
 
-/// What may be varied, and what must be survived.
+/// Choices that a search may combine, and the failure that a design must survive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variation {
     /// Failure that must lose no database.
     pub survive: Survive,
-    /// Numbers of servers in each site.
+    /// Choices for the number of servers in each site.
     pub servers_per_site: Vec<u32>,
-    /// Copies in the home site and in the sites after it, one list for each way.
+    /// Choices for the copies: lists of the number in the home site and in the sites after it.
     pub copies_per_site: Vec<Vec<u32>>,
-    /// Databases on a volume.
+    /// Choices for the number of databases on a volume.
     pub databases_per_volume: Vec<u32>,
-    /// Protection and number of disks of a volume.
+    /// Choices for protection and number of disks of a volume.
     pub volume: Vec<VolumeKind>,
-    /// Largest database in GB; as in a plan when not given.
+    /// Largest database, GB; if missing, as in a plan.
     pub max_database_gb: Option<f64>,
-    /// Share of capacity, I/O and processor that may be used, in percent; 100 when not given.
+    /// Largest share of capacity, I/O and processor that a design may use, percent; 100 if missing.
     pub max_use_percent: Option<f64>,
 }
 
-/// A failure to survive.
+/// Failure that a design must survive without the loss of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Survive {
-    /// Any one server.
+    /// Loss of any one server.
     Server,
-    /// Any two servers.
+    /// Loss of any two servers.
     TwoServers,
-    /// Any site.
+    /// Loss of any site.
     Site,
-    /// Any site and one more server.
+    /// Loss of any site and one more server.
     SiteAndServer,
 }
 
-/// The disks of a volume.
+/// Kind of volume: its disks and their protection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeKind {
-    /// Protection.
+    /// Protection (RAID level or JBOD).
     pub raid: Raid,
-    /// Disks.
+    /// Number of disks.
     pub disks: u32,
 }
 
@@ -91,22 +91,22 @@ pub struct VolumeKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerKind {
-    /// Name.
+    /// Name of the kind of server.
     pub name: String,
-    /// Bays for database disks.
+    /// Number of bays for database disks.
     pub bays: u32,
-    /// Processor cores.
+    /// Number of processor cores.
     pub cores: Option<u32>,
-    /// SPECint2006 rate.
+    /// SPECint2006 rate of the server.
     pub specint_rate: Option<f64>,
-    /// SPECint2017 rate (base), where there is no SPECint2006 rate.
+    /// SPECint2017 rate (base) of the server, if it has no SPECint2006 rate.
     pub specint2017_rate: Option<f64>,
-    /// Memory in GiB.
+    /// Memory of the server, GiB.
     pub memory_gib: Option<f64>,
 }
 
 impl Catalogue {
-    /// The catalogue that ships inside the program.
+    /// Catalogue that ships with the program.
     ///
     /// # Errors
     /// None: a test reads it.
@@ -115,7 +115,7 @@ impl Catalogue {
         Catalogue::parse(shipped.map_or("", |example| example.text), "catalogue.toml")
     }
 
-    /// Reads a catalogue. `file_name` is only for messages.
+    /// Parses a catalogue. `file_name` is only for messages.
     pub fn parse(text: &str, file_name: &str) -> Result<Catalogue> {
         let catalogue: Catalogue = solution::read_toml(text, file_name, NUMBERS)?;
         let refuse = |path: &str, message: &str, help: Option<String>| -> Box<SolutionError> {

@@ -16,50 +16,50 @@ use solution::MAX_MOUNTED;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Holds.
+    /// The check holds.
     Pass,
-    /// Does not hold: the plan fails.
+    /// The check does not hold, so the plan fails.
     Fail,
-    /// Neither holds nor fails: the file does not say what the check needs.
+    /// The file lacks what the check needs.
     NotJudged,
-    /// Worth knowing; fails nothing.
+    /// Information that fails nothing.
     Note,
 }
 
-/// One check.
+/// Check of a plan with its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Check {
-    /// What is checked.
+    /// Name of the check.
     pub name: &'static str,
-    /// Outcome.
+    /// Outcome of the check.
     pub outcome: Outcome,
-    /// One sentence with the figures.
+    /// Explanation in one sentence with figures.
     pub detail: String,
 }
 
-/// Counts of one server, from the layout.
+/// Numbers of copies on one server of the layout.
 struct Held {
     copies: usize,
     active: usize,
 }
 
-/// What the checks look at.
+/// Everything that the checks of a plan look at.
 pub struct Findings<'a> {
-    /// The solution as the planner understands it.
+    /// Solution in the planner's form.
     pub inputs: &'a Inputs<'a>,
-    /// Where copies lie.
+    /// Layout of the copies.
     pub layout: &'a Layout,
-    /// What failures do.
+    /// Failures of the layout.
     pub failures: &'a Failures,
-    /// The failure under test.
+    /// Failure under test.
     pub tested: Option<&'a Scenario>,
-    /// The sizing table.
+    /// Sizing table.
     pub sizing: &'a Sizing,
     /// Use of the storage.
     pub storage: &'a Storage,
-    /// Needs of the fullest server.
+    /// Memory and processor of the fullest server.
     pub needs: [&'a ServerNeed; 2],
-    /// Why a derived number of databases is what it is.
+    /// Reason for a derived number of databases.
     pub derived: Option<String>,
 }
 
@@ -93,7 +93,7 @@ pub fn checks(findings: &Findings<'_>) -> Vec<Check> {
     checks
 }
 
-/// The checks in a sentence: what failed, and what could not be judged.
+/// Verdict of the plan in one sentence: failed checks, and those not judged.
 pub fn verdict(checks: &[Check]) -> String {
     let names = |outcome: Outcome| {
         let mut names: Vec<&str> =
@@ -131,7 +131,7 @@ pub fn database_too_large(inputs: &Inputs<'_>, sizing: &Sizing) -> Option<String
     })
 }
 
-/// Every named failure, the one under test first, must leave every database active.
+/// Check that every named failure, the one under test first, leaves every database active.
 fn named_failures(findings: &Findings<'_>, judge: Judge<'_>) {
     let databases = findings.layout.databases.len();
     for (index, one) in findings.failures.named().enumerate() {
@@ -251,8 +251,8 @@ fn copies_wished(inputs: &Inputs<'_>, layout: &Layout, judge: Judge<'_>) {
     );
 }
 
-/// Databases on the fullest volume; and the worst count of one preference on a volume beside what even dealing
-/// would give.
+/// Check of volume balance: databases on the fullest volume, and the largest number of copies of one preference on a
+/// volume, compared with an even layout.
 fn volume_balance(inputs: &Inputs<'_>, layout: &Layout) -> (u32, (u32, u32)) {
     let preferences = layout.databases.iter().map(|database| database.copies.len()).max().unwrap_or(0);
     let mut on_server = vec![vec![0u32; preferences]; inputs.servers.len()];
@@ -331,7 +331,7 @@ fn servers_suffice(
     needs: [&ServerNeed; 2],
     judge: &mut dyn FnMut(&'static str, Outcome, String),
 ) {
-    /// Share of the processor that the worst failure may use.
+    /// Largest share of the processor that the worst failure may use.
     const MOST_CPU: f64 = 0.8;
     if let Some(cpu) = needs.iter().filter_map(|need| need.cpu_share).reduce(f64::max) {
         let detail = format!("{:.0} % used in the worst failure, 80 % allowed", cpu * 100.0);

@@ -12,7 +12,7 @@ use solution::{Behind, HostSpec, Role, Scope, Solution, TestSpec, Thresholds};
 
 use crate::{Outcome, Plan, plan};
 
-/// The claim of a run in `world`. `tests` are the kinds of tests that the run's rules ask for.
+/// Claim of a run in `world`: what it sets out to show. `tests` are the kinds of tests that the run's rules require.
 pub fn claim(solution: &Solution, world: WorldKind, tests: Vec<String>) -> Claim {
     let hosts = solution.hosts_under_test();
     let mut doubts = sharing(solution, &hosts);
@@ -44,7 +44,7 @@ pub fn claim(solution: &Solution, world: WorldKind, tests: Vec<String>) -> Claim
     claim
 }
 
-/// The volumes under test, kind by kind, with the disks behind each.
+/// Description of the volumes under test, by kind, with the disks behind each.
 fn storage(solution: &Solution, hosts: &[&HostSpec]) -> String {
     let tested = |kind: usize| {
         let volumes = hosts.iter().flat_map(|host| &host.volumes);
@@ -64,7 +64,7 @@ fn storage(solution: &Solution, hosts: &[&HostSpec]) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// The engine that puts the load on the storage.
+/// Description of the engine that generates the load.
 fn engine(solution: &Solution, hosts: &[&HostSpec]) -> String {
     let instances = || hosts.iter().flat_map(|host| host.instances());
     let kib = |sizes: BTreeSet<u64>| {
@@ -92,7 +92,7 @@ fn doubt(part: &str, text: impl Into<String>) -> Doubt {
     Doubt { part: part.to_owned(), text: text.into() }
 }
 
-/// A plan that fails backs no claim, and neither does one that could not judge whether the storage suffices.
+/// Doubt about a plan that fails or could not judge whether the storage suffices: it backs no claim.
 fn failed_checks(planned: &Plan) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     for check in &planned.checks {
@@ -108,7 +108,7 @@ fn failed_checks(planned: &Plan) -> Vec<Doubt> {
     doubts
 }
 
-/// Hosts that share the storage carry their part of the load on it, unless the failure under test takes them away.
+/// Doubt about hosts that share the storage but are not under test, unless the failure under test removes them.
 fn sharing(solution: &Solution, hosts: &[&HostSpec]) -> Vec<Doubt> {
     let lost: Vec<usize> = solution.failed.iter().flat_map(|name| solution.hosts_lost_with(name)).collect();
     let is_shared = solution.array.as_ref().is_some_and(|array| array.scope == Scope::Shared);
@@ -125,7 +125,7 @@ fn sharing(solution: &Solution, hosts: &[&HostSpec]) -> Vec<Doubt> {
     doubts
 }
 
-/// What a simulation assumes because the solution does not describe it.
+/// Doubts about parts that a simulation assumes because the solution does not describe them.
 fn assumed(solution: &Solution, hosts: &[&HostSpec]) -> Vec<Doubt> {
     let Some(array) = &solution.array else {
         return vec![doubt("storage", "the storage is not described: there is no [array]")];
@@ -148,7 +148,7 @@ fn assumed(solution: &Solution, hosts: &[&HostSpec]) -> Vec<Doubt> {
     doubts
 }
 
-/// The plan counts no volume of another role, so it says nothing of databases that lie on one.
+/// Doubt about databases on a volume with another role, which the plan does not count.
 fn other_roles(solution: &Solution, hosts: &[&HostSpec]) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     for host in hosts {
@@ -165,7 +165,7 @@ fn other_roles(solution: &Solution, hosts: &[&HostSpec]) -> Vec<Doubt> {
     doubts
 }
 
-/// A host under test has as many databases as are active on it while the failure lasts.
+/// Doubt about a host under test with fewer databases than are active on it while the failure lasts.
 fn fewer_databases(solution: &Solution, planned: &Plan) -> Vec<Doubt> {
     let tested = planned.failures.named().next().filter(|_| !solution.failed.is_empty());
     let failure = tested.unwrap_or_else(|| planned.failures.worst());
@@ -183,14 +183,14 @@ fn fewer_databases(solution: &Solution, planned: &Plan) -> Vec<Doubt> {
     doubts
 }
 
-/// The published load reads the log for each passive copy.
+/// Doubt about a load that reads the log for fewer passive copies than there are.
 fn replication(solution: &Solution) -> Option<Doubt> {
     let (tested, planned) = (solution.load.copies, solution.copies.total());
     let text = || format!("the load reads the log for {tested} copies, and the solution has {planned}");
     (tested < planned).then(|| doubt("copies", text()))
 }
 
-/// The latency limits of a test, under the names of their rules, each beside the published one.
+/// Latency limits of a test by rule, each with the published limit.
 pub fn limits(spec: &TestSpec) -> Vec<Limit> {
     let of = |thresholds: &Thresholds, rule| match rule {
         LatencyRule::ReadAvg => thresholds.read_avg_ms,
@@ -239,7 +239,7 @@ mod tests {
         );
     }
 
-    /// One copy less: the loss of mbx2 takes one of two databases away.
+    /// With one copy less, the loss of mbx2 takes one of two databases out of service.
     #[test]
     fn mailboxes_that_the_failure_takes_away_are_not_claimed() {
         let one_copy = [("per_site = [2]", "per_site = [1]")];

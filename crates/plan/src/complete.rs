@@ -16,8 +16,8 @@ use crate::{Edit, Plan, named, plan, target};
 
 const MIB_PER_GB: f64 = 1024.0;
 
-/// The solution that `run` and `simulate` work with: the file's own where it has an `[[instance]]` or nothing to plan
-/// with, else the one with the instances of its plan.
+/// Solution that `run` and `simulate` use: the file's own if it has an `[[instance]]` or nothing to plan with,
+/// otherwise the file with the instances of its plan.
 ///
 /// # Errors
 /// The planner cannot plan the solution.
@@ -32,7 +32,7 @@ pub fn to_run(solution: Solution) -> Result<Solution> {
     Solution::parse_with(&text, &name, &settings)
 }
 
-/// The edit that writes the planned instances into the file; without a difference where the file describes its own.
+/// Edit that writes the planned instances into the file; without a difference if the file has its own.
 ///
 /// # Errors
 /// As of [`target::write_targets`].
@@ -45,12 +45,12 @@ pub fn write_instances(solution: &Solution, planned: &Plan) -> Result<Edit> {
     Ok(Edit { text, diff })
 }
 
-/// Whether the file has users to plan for, and no instance.
+/// Whether the file has users to plan for and no instance.
 fn lacks_instances(solution: &Solution) -> bool {
     solution.span("instance").is_none() && solution.users().is_ok()
 }
 
-/// The text of the file with its targets, behind it what is missing.
+/// Text of the file with its targets, followed by the missing tables.
 fn completed(solution: &Solution, planned: &Plan) -> Result<String> {
     let mut text = target::write_targets(solution, planned)?.text;
     let named_failure = planned.failures.named().next().filter(|_| !solution.failed.is_empty());
@@ -72,7 +72,7 @@ fn completed(solution: &Solution, planned: &Plan) -> Result<String> {
     Ok(text)
 }
 
-/// `[under_test]`: the servers that survive, and what the failure takes.
+/// Table `[under_test]`: the surviving servers, and the parts that the failure takes.
 fn under_test(solution: &Solution, planned: &Plan, failure: &Scenario) -> String {
     let is_lost = |server: usize| failure.lost_servers >> server & 1 == 1;
     let names = |wanted: &dyn Fn(usize) -> bool| {
@@ -86,7 +86,7 @@ fn under_test(solution: &Solution, planned: &Plan, failure: &Scenario) -> String
     format!("[under_test]\nhosts = {}\nfailed = {}\n\n", list(&kept), list(&lost))
 }
 
-/// An instance for each database that is active on a server while the failure lasts.
+/// Instance tables, one for each database that is active on a server while the failure lasts.
 fn instances_of(planned: &Plan, failure: &Scenario, server: usize, host: &HostSpec) -> String {
     let volumes: Vec<&str> = host
         .volumes

@@ -13,15 +13,15 @@ use crate::inputs::Inputs;
 use crate::storage::DiskSet;
 use crate::{check, formula, layout, sizing, storage};
 
-/// A number of databases, and why it is that number.
+/// Derived number of databases, with the reason for it.
 pub struct Derived {
-    /// Databases of a group.
+    /// Number of databases of a group.
     pub databases: u32,
-    /// One sentence.
+    /// Reason in one sentence.
     pub reason: String,
 }
 
-/// The number of databases that the storage asks for; as many as a group mounts where it asks for more.
+/// Number of databases that the storage requires, limited to what a group can mount.
 ///
 /// # Errors
 /// A file that does not describe enough of its storage.
@@ -53,7 +53,7 @@ pub fn databases(inputs: &Inputs<'_>) -> Result<Derived> {
     })
 }
 
-/// Sentences about what the storage and the size of a database miss with this number of databases.
+/// Sentences about storage or database sizes that do not suffice with this number of databases.
 fn storage_misfits(inputs: &Inputs<'_>, databases: u32) -> Vec<String> {
     let sizing = sizing::size(inputs, databases, &bound(inputs, databases));
     let layout = layout::generate(inputs, databases);
@@ -65,20 +65,20 @@ fn storage_misfits(inputs: &Inputs<'_>, databases: u32) -> Vec<String> {
     too_large.into_iter().chain(mounted).chain(storage.misfits()).collect()
 }
 
-/// What the calculator's formula says of the databases; it does not count logs.
+/// Number and size of databases by the calculator's formula, which does not count logs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calculated {
-    /// Largest database in GB that the first volume for databases holds.
+    /// Largest database that fits on the first database volume, GB.
     pub database_gb: f64,
-    /// Mailboxes per database that the I/O of the volume allows.
+    /// Mailboxes per database that the volume's I/O allows.
     pub mailboxes_by_io: f64,
-    /// Mailboxes per database that its capacity allows.
+    /// Mailboxes per database that the volume's capacity allows.
     pub mailboxes_by_capacity: f64,
-    /// Databases of a group.
+    /// Number of databases of a group.
     pub databases: u32,
 }
 
-/// The calculator's formula.
+/// Applies the calculator's formula.
 ///
 /// # Errors
 /// A file that does not describe enough of its storage.
@@ -111,7 +111,7 @@ pub fn by_calculator(inputs: &Inputs<'_>) -> Result<Calculated> {
     })
 }
 
-/// The least number with which no database is too large and every database volume has the space, logs included, and the
+/// Least number of databases with which none is too large, and every database volume has the space (with logs) and the
 /// I/O.
 fn least(inputs: &Inputs<'_>) -> u32 {
     let (users, figures) = (inputs.users, &inputs.figures);
@@ -139,7 +139,7 @@ fn least(inputs: &Inputs<'_>) -> u32 {
     (inputs.mailboxes_per_dag() / mailboxes * (1.0 - 1e-12)).ceil().clamp(1.0, 1e6) as u32
 }
 
-/// The largest number for which the servers and their database volumes have room, at least 1.
+/// Largest number of databases for which the servers and their database volumes have room, at least 1.
 fn most(inputs: &Inputs<'_>) -> u32 {
     let room = |host: usize| {
         let volumes = inputs.solution.volumes.iter().filter(|volume| volume.role == Role::Database);
@@ -151,7 +151,7 @@ fn most(inputs: &Inputs<'_>) -> u32 {
     (copies / inputs.copies()).clamp(1, MAX_DATABASES)
 }
 
-/// The number rounded up to one that spreads evenly, where the file asks for it.
+/// Rounds a number of databases up to one that spreads evenly, if the file asks for it.
 fn even(inputs: &Inputs<'_>, databases: u32) -> u32 {
     if !inputs.solution.dag.symmetric {
         return databases;

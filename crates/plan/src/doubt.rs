@@ -5,7 +5,7 @@ use solution::{Generation, Users};
 use crate::formula;
 use crate::inputs::Inputs;
 
-/// Percentages that are doubtful below one percent: a share was probably written for a percentage.
+/// Sentences about percentages below one percent, which are probably shares.
 fn percentages(users: &Users) -> [(&'static str, f64); 8] {
     [
         ("read_percent", users.read_percent),
@@ -19,9 +19,9 @@ fn percentages(users: &Users) -> [(&'static str, f64); 8] {
     ]
 }
 
-/// One sentence for each figure of the users that is worth a second look.
+/// Sentences about figures of the users that are unusual.
 pub fn doubts(users: &Users) -> Vec<String> {
-    /// No published profile has a smaller quota.
+    /// Smallest quota that is not questioned, MB: no published profile has a smaller one.
     const SMALL_QUOTA_MB: f64 = 25.0;
     let mut doubts = Vec::new();
     if users.messages_per_day == Some(0.0) {
@@ -39,7 +39,7 @@ pub fn doubts(users: &Users) -> Vec<String> {
     doubts
 }
 
-/// A sentence about servers that need more memory than the maker recommends.
+/// Sentence about servers that need more memory than the maker recommends.
 pub fn much_memory(users: &Users, need_gb: Option<f64>) -> Option<String> {
     let most = formula::largest_memory_gb(users.exchange)?;
     let fitted =
@@ -48,7 +48,7 @@ pub fn much_memory(users: &Users, need_gb: Option<f64>) -> Option<String> {
     Some(format!("{fitted:.0} GB are needed, and {most} GB are the most recommended for Exchange {name}"))
 }
 
-/// What the plan assumes of Exchange 2019 and SE, for which the maker publishes no figures.
+/// Sentence about what the plan assumes for Exchange 2019 and SE, for which the maker publishes no figures.
 pub fn newer_generation(inputs: &Inputs<'_>) -> Vec<(&'static str, String)> {
     let users = inputs.users;
     let mut assumed = Vec::new();

@@ -19,7 +19,7 @@ use solution::Solution;
 use crate::inputs::Inputs;
 use crate::layout::Layout;
 
-/// Kind of a failure.
+/// Kind of a failure: what is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -35,12 +35,12 @@ pub enum Kind {
     Site,
     /// All servers of a site and one more.
     SiteAndServer,
-    /// A set named by the user.
+    /// Set of parts that the user named.
     Named,
 }
 
 impl Kind {
-    /// Name for people.
+    /// Name of the kind for people.
     pub fn label(self) -> &'static str {
         match self {
             Kind::Normal => "nothing lost",
@@ -54,32 +54,33 @@ impl Kind {
     }
 }
 
-/// One failure and its outcome.
+/// Failure with its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Scenario {
-    /// Kind.
+    /// Kind of the failure.
     pub kind: Kind,
-    /// What is lost, for people.
+    /// Lost parts, for people.
     pub label: String,
-    /// Bit n is set when server n is lost.
+    /// Bit mask of the lost servers: bit n for server n.
     pub lost_servers: u32,
-    /// Active databases per server.
+    /// Number of active databases of each server.
     pub active: Vec<u32>,
-    /// Databases that are active nowhere.
+    /// Number of databases that are active nowhere.
     pub lost_databases: u32,
-    /// Databases of which no copy is left; the rest of `lost_databases` keep one that may not be active.
+    /// Number of databases without any copy left. The others of `lost_databases` keep a copy that may not be
+    /// activated.
     pub lost_data: u32,
     /// Active databases on the fullest server.
     pub worst_active: u32,
     /// Active databases on the fullest volume.
     pub worst_volume: u32,
-    /// The copy of each database that is active, by preference from 0.
+    /// Active copy of each database, by preference from 0.
     #[serde(skip)]
     pub active_copy: Vec<Option<u8>>,
 }
 
 impl Scenario {
-    /// What the failure takes of so many databases; `None` when every database is active after it.
+    /// Sentence about the loss, out of so many databases; `None` if every database is active.
     pub fn loss(&self, databases: usize) -> Option<String> {
         let without_service = self.lost_databases.saturating_sub(self.lost_data);
         let parts =
@@ -95,51 +96,51 @@ fn of_databases(count: u32, databases: usize) -> String {
     format!("{} of {}", number(count.into(), 0), counted(databases as u64, "database"))
 }
 
-/// All failures of a kind, or one named set.
+/// Summary of all failures of a kind, or of one named set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Class {
-    /// Kind.
+    /// Kind of the failures.
     pub kind: Kind,
-    /// How many failures of it there are.
+    /// Number of failures of the kind.
     pub scenarios: u32,
-    /// How many of them lose no database.
+    /// Number of these failures that lose no database.
     pub survived: u32,
-    /// Most active databases on a server, over those that lose no database (over all when there is none).
+    /// Most active databases on a server, over the failures that lose no database (over all if there is none).
     pub worst_active: u32,
-    /// Most active databases on a volume, likewise.
+    /// Most active databases on a volume, over the same failures.
     pub worst_volume: u32,
-    /// Most databases lost.
+    /// Largest number of lost databases.
     pub lost_databases: u32,
-    /// Most databases of which no copy is left.
+    /// Largest number of databases without any copy left.
     pub lost_data: u32,
-    /// The failure that `worst_active` comes from.
+    /// Failure in which `worst_active` occurs.
     pub worst: String,
 }
 
-/// Every failure of a layout.
+/// All failures of a layout with their outcomes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Failures {
-    /// By kind.
+    /// Summaries by kind.
     pub classes: Vec<Class>,
-    /// All of them.
+    /// All failures.
     pub scenarios: Vec<Scenario>,
-    /// Index of the worst one that loses no database.
+    /// Index of the worst failure that loses no database.
     pub worst_survived: usize,
-    /// Smallest number of lost servers that can lose a database.
+    /// Smallest number of lost servers that can take a database out of service.
     pub fatal_servers: u32,
-    /// How many sets of so many servers do.
+    /// Number of sets of so many servers that do.
     pub fatal_sets: u64,
-    /// Out of how many.
+    /// Number of all sets of so many servers.
     pub sets: u64,
 }
 
 impl Failures {
-    /// The failures that the user named.
+    /// Failures that the user named.
     pub fn named(&self) -> impl Iterator<Item = &Scenario> {
         self.scenarios.iter().filter(|one| one.kind == Kind::Named)
     }
 
-    /// One sentence for each kind of failure that takes databases out of service; empty when none does.
+    /// Sentences about each kind of failure that takes databases out of service; empty if none does.
     pub fn losses(&self, databases: usize) -> Vec<String> {
         let losing = self.classes.iter().filter(|class| class.lost_databases > 0);
         losing
@@ -159,19 +160,19 @@ impl Failures {
             .collect()
     }
 
-    /// The worst failure that loses no database.
+    /// Worst failure that loses no database.
     pub fn worst(&self) -> &Scenario {
         &self.scenarios[self.worst_survived]
     }
 }
 
-/// A layout in the form that failures are computed from.
+/// Layout in a compact form for the computation of failures.
 struct Compact {
-    /// Servers and volume slots of the copies that may be activated, database after database.
+    /// Server and volume slot of each copy that may be activated, database after database.
     copies: Vec<(u8, u32)>,
-    /// Where each database starts in `copies`; one more than databases.
+    /// Index in `copies` at which each database starts, and the end.
     starts: Vec<u32>,
-    /// Servers with a copy of each database, one that may not be activated included.
+    /// Bit masks of the servers with a copy of each database, also one that may not be activated.
     holders: Vec<u32>,
     slots: usize,
     limits: Option<Vec<u32>>,
@@ -214,7 +215,7 @@ impl Compact {
         self.starts.windows(2).map(|ends| &self.copies[ends[0] as usize..ends[1] as usize])
     }
 
-    /// Activates every database with the servers in `lost` gone.
+    /// Activates every database while the servers in `lost` are gone.
     fn fail(&self, kind: Kind, label: String, lost: u32) -> Scenario {
         let mut active = vec![0u32; self.servers];
         let mut on_volume = vec![0u32; self.slots];
@@ -283,7 +284,7 @@ pub fn failures(inputs: &Inputs<'_>, layout: &Layout, named: &[(String, u32)]) -
     }
 }
 
-/// The lost servers of a set of names: hosts, enclosures, sites.
+/// Bit mask of the servers that a list of names (hosts, enclosures, sites) removes.
 pub fn named_set(solution: &Solution, names: &[&str]) -> std::result::Result<u32, String> {
     let mut lost = 0;
     for name in names {
@@ -333,7 +334,7 @@ fn mask(servers: impl Iterator<Item = usize>) -> u32 {
     servers.fold(0, |set, server| set | 1 << server)
 }
 
-/// One class per kind; each named set is a class of its own.
+/// Summaries of failures, one per kind; each named set has its own.
 fn classes(scenarios: &[Scenario]) -> Vec<Class> {
     let mut groups: BTreeMap<(Kind, usize), Vec<&Scenario>> = BTreeMap::new();
     for (index, scenario) in scenarios.iter().enumerate() {
@@ -359,7 +360,7 @@ fn class(kind: Kind, all: &[&Scenario]) -> Class {
     }
 }
 
-/// The smallest number of servers that hold all usable copies of a database, and how many such sets there are.
+/// Smallest number of servers that hold all usable copies of a database, and the number of such sets.
 fn fatal_sets(compact: &Compact) -> (u32, u64) {
     let mut sets: Vec<u32> = compact
         .databases()

@@ -10,20 +10,20 @@ use crate::meta_cache::MetaCache;
 use crate::sizing::{ServerNeed, Sizing, server_need};
 use crate::{derive, formula};
 
-/// One figure.
+/// Figure of the plan, with name, unit and source.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Figure {
-    /// Heading that it stands under.
+    /// Heading under which the figure stands.
     pub group: &'static str,
-    /// Name for machines.
+    /// Stable name of the figure.
     pub key: &'static str,
-    /// Name for people.
+    /// Name of the figure for people.
     pub label: &'static str,
-    /// Unit.
+    /// Unit of the figure.
     pub unit: &'static str,
-    /// The figure.
+    /// Value of the figure.
     pub value: f64,
-    /// Where the formula comes from: a source of `docs/planning.md`, or that it is an assumption.
+    /// Source of the formula: one of `docs/planning.md`, or an assumption.
     pub source: &'static str,
 }
 
@@ -41,7 +41,7 @@ fn group<const N: usize>(group: &'static str, lines: [Line; N]) -> impl Iterator
     })
 }
 
-/// All figures, heading by heading. `needs` are those of the fullest server, `copies` the most on a server.
+/// All figures, by heading. `needs`: those of the fullest server; `copies`: the most on a server.
 pub fn figures(
     inputs: &Inputs<'_>,
     sizing: &Sizing,
@@ -58,7 +58,7 @@ pub fn figures(
     figures
 }
 
-/// One mailbox; figures that do not follow from the file stay out.
+/// Figures of one mailbox; those that do not follow from the file are left out.
 fn mailbox(inputs: &Inputs<'_>) -> impl Iterator<Item = Figure> {
     let figures = &inputs.figures;
     let (dumpster, white_space) = figures.dumpster_mb.unwrap_or_default();
@@ -72,7 +72,7 @@ fn mailbox(inputs: &Inputs<'_>) -> impl Iterator<Item = Figure> {
     group("Mailbox", lines).filter(|figure| figure.value > 0.0)
 }
 
-/// The calculator's databases beside those of the plan. Without disks of its own a volume has no such figures.
+/// Figures of the databases by the calculator, beside those of the plan; none for a volume without disks of its own.
 fn databases(inputs: &Inputs<'_>, sizing: &Sizing) -> impl Iterator<Item = Figure> {
     let figures = derive::by_calculator(inputs).ok().map(|calculated| {
         let recommended = inputs.largest_database_gb();
@@ -113,7 +113,7 @@ fn databases(inputs: &Inputs<'_>, sizing: &Sizing) -> impl Iterator<Item = Figur
     figures.into_iter().flatten()
 }
 
-/// Memory of the fullest server, rounded to what servers are sold with.
+/// Memory of the fullest server, rounded to usual modules.
 fn memory(needs: [&ServerNeed; 2]) -> impl Iterator<Item = Figure> {
     let need = needs.into_iter().filter_map(|need| need.memory_gb).reduce(f64::max);
     let fitted = need.and_then(formula::fitted_memory_gb).unwrap_or_default();
@@ -122,7 +122,7 @@ fn memory(needs: [&ServerNeed; 2]) -> impl Iterator<Item = Figure> {
     group("Memory", [line]).filter(|figure| figure.value > 0.0)
 }
 
-/// Use of the processor of the fullest server in failures of a kind, where one of them loses no database.
+/// Processor use of the fullest server in failures of a kind, if one of them loses no database.
 fn processor(inputs: &Inputs<'_>, sizing: &Sizing, class: &Class, copies: f64) -> Option<Figure> {
     let key = match class.kind {
         Kind::Normal => "cpu_percent_normal",
@@ -140,7 +140,7 @@ fn processor(inputs: &Inputs<'_>, sizing: &Sizing, class: &Class, copies: f64) -
     Some(Figure { group: "Processor by failure", key, label, unit: "%", value, source: "[blog-2013]" })
 }
 
-/// Settings of a group that follow from the layout; groups have them from Exchange 2013 on.
+/// AutoDag settings that follow from the layout; groups have them from Exchange 2013 on.
 fn auto_dag(inputs: &Inputs<'_>, databases: u32) -> impl Iterator<Item = Figure> {
     const SOURCE: &str = "[autoreseed]";
     let has_them = inputs.users.exchange >= Generation::E2013 && inputs.copies() > 1;

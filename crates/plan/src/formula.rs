@@ -6,8 +6,8 @@
 
 use solution::{Generation, LagLogRule, Raid};
 
-/// Rounds half up to a whole number, the way tables are printed. A half that arithmetic left a few bits short
-/// is a half.
+/// Rounds half up to a whole number, as tables are printed. A value that lies below a half only by rounding errors
+/// counts as a half.
 pub fn round_half_up(value: f64) -> f64 {
     (value * (1.0 + 8.0 * f64::EPSILON) + 0.5).floor()
 }
@@ -69,20 +69,20 @@ pub fn move_logs_per_day(mailboxes: f64, mailbox_mb: f64, percent_per_week: f64)
     mailboxes * mailbox_mb * percent_per_week / 100.0 / 7.0
 }
 
-/// What makes a mailbox larger on disk than its quota.
+/// Parts that make a mailbox larger on disk than its quota.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MailboxContent {
-    /// Quota in MB.
+    /// Quota of the mailbox, MB.
     pub quota_mb: f64,
-    /// Messages per day.
+    /// Messages per day of the mailbox.
     pub messages_per_day: f64,
-    /// Message size in KB.
+    /// Mean message size, KB.
     pub message_kb: f64,
-    /// Days that deleted items stay.
+    /// Days for which deleted items are kept.
     pub deleted_item_days: f64,
-    /// Single item recovery: 1.2 % of the quota.
+    /// Whether single item recovery is on: 1.2 % of the quota.
     pub single_item_recovery: bool,
-    /// Calendar versions: 3 % of the quota.
+    /// Whether calendar versions are kept: 3 % of the quota.
     pub calendar_versions: bool,
 }
 
@@ -141,7 +141,7 @@ pub fn index_factor(index_percent: f64, merge_percent: f64, databases_per_volume
     1.0 + index_percent / 100.0 + merge_percent / 100.0 / databases_per_volume
 }
 
-/// Space that needs so much on a volume that keeps some of it free.
+/// Volume size for a given need, if a percentage of the volume stays free.
 pub fn with_free_space(gb: f64, free_percent: f64) -> f64 {
     gb / (1.0 - free_percent / 100.0)
 }
@@ -192,7 +192,7 @@ pub fn memory_gb(cache_gb: f64, multi_role: bool, cores: u32, copies: f64) -> f6
     (4.0 * cache_gb).max(least) + client_access
 }
 
-/// The memory that a server is fitted with for this need in GB: modules of one size, 6, 8, 12 or 16 of them.
+/// Memory that is bought for this need, GB: 6, 8, 12 or 16 modules of one size.
 ///
 /// Source: the sizes that servers are sold with; `None` above the largest.
 pub fn fitted_memory_gb(need_gb: f64) -> Option<f64> {
@@ -201,7 +201,7 @@ pub fn fitted_memory_gb(need_gb: f64) -> Option<f64> {
     SIZES.into_iter().find(|&size| size >= need_gb)
 }
 
-/// Most memory in GB that the maker recommends for a server.
+/// Largest memory that the maker recommends for a server, GB.
 ///
 /// Source: Exchange Team Blog ("How big is too big?") for 2013, its update for 2016, the Preferred Architecture for
 /// 2019 and SE.
@@ -237,7 +237,7 @@ pub fn available_mcycles(specint_rate: f64) -> f64 {
 /// side.
 pub const SPECINT2006_PER_2017: f64 = 9.0;
 
-/// Megacycles that a server offers by its SPECint2006 rate, else by its SPECint2017 rate.
+/// Megacycles that a server offers, from its SPECint2006 rate, else from its SPECint2017 rate.
 pub fn server_mcycles(specint2006_rate: Option<f64>, specint2017_rate: Option<f64>) -> Option<f64> {
     let converted = specint2017_rate.map(|rate| rate * SPECINT2006_PER_2017);
     specint2006_rate.or(converted).map(available_mcycles)
@@ -303,12 +303,13 @@ pub fn mailboxes_by_capacity(max_database_gb: f64, mailbox_mb: f64) -> f64 {
     max_database_gb * 1024.0 / mailbox_mb
 }
 
-/// Databases of a group: as many as the smaller of the two limits needs.
+/// Number of databases of a group, by the smaller limit of mailboxes per database.
 pub fn databases_needed(mailboxes: f64, by_io: f64, by_capacity: f64) -> f64 {
     (mailboxes / by_io.min(by_capacity).ceil().max(1.0)).ceil().max(1.0)
 }
 
-/// Databases for which every loss of one server spreads evenly: a multiple of n(n-1) for each site that hosts actives.
+/// Number of databases with which the load of every lost server spreads evenly: a multiple of n(n-1) for each site
+/// that hosts active databases.
 pub fn even_databases(databases: u32, servers_per_site: u32, active_sites: u32) -> u32 {
     let step = active_sites.max(1) * servers_per_site * servers_per_site.saturating_sub(1);
     if step == 0 { databases } else { databases.div_ceil(step) * step }

@@ -8,26 +8,26 @@ use crate::inputs::Inputs;
 use crate::sizing::Sizing;
 use crate::storage::Storage;
 
-/// So many blocks together.
+/// Step of the growth path: a number of building blocks together.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Block {
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Mailboxes.
+    /// Mailboxes of these blocks.
     pub mailboxes: f64,
-    /// Hosts.
+    /// Hosts of these blocks.
     pub hosts: u32,
     /// Disks of the described volumes and pools.
     pub disks: u32,
     /// Raw capacity in TB (10^12 bytes).
     pub raw_tb: f64,
-    /// Database I/O per second, all copies.
+    /// Database I/O per second of all copies.
     pub database_iops: f64,
-    /// The limit of the array that stands in the way; `None` when it fits.
+    /// Limit of the array that these blocks exceed; `None` if they fit.
     pub limit: Option<String>,
 }
 
-/// The growth path, up to and including the first step that does not fit.
+/// Growth path, up to and including the first step that does not fit.
 pub fn growth(inputs: &Inputs<'_>, sizing: &Sizing, storage: &Storage) -> Vec<Block> {
     let solution = inputs.solution;
     let Some(wish) = &solution.building_block else { return Vec::new() };

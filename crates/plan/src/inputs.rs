@@ -5,33 +5,33 @@ use solution::{HostSpec, Result, Role, Solution, Users};
 
 use crate::formula::{self, MailboxContent};
 
-/// A site and its servers.
+/// Site with its servers, as planner input.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SiteInput {
-    /// Name.
+    /// Name of the site.
     pub name: String,
-    /// Databases are normally active here.
+    /// Whether databases are normally active in the site.
     pub active: bool,
-    /// Indices of its servers.
+    /// Indexes of the site's servers.
     pub servers: Vec<usize>,
 }
 
-/// A server of one group.
+/// Server of one group, as planner input.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerInput {
-    /// Name.
+    /// Name of the server.
     pub name: String,
-    /// Index of its site.
+    /// Index of the server's site.
     pub site: usize,
-    /// Index of its enclosure in [`Inputs::enclosures`], if it shares one.
+    /// Index of the server's enclosure in [`Inputs::enclosures`], if it shares one.
     pub enclosure: Option<usize>,
-    /// Most databases that may be active on it.
+    /// Largest number of active databases on the server.
     pub max_active: Option<u32>,
-    /// Processor cores.
+    /// Number of processor cores.
     pub cores: Option<u32>,
-    /// Megacycles that it offers, where its SPECint rate is given.
+    /// Megacycles that the server offers, if its SPECint rate is given.
     pub mcycles: Option<f64>,
-    /// Memory in GiB.
+    /// Memory of the server, GiB.
     pub memory_gib: Option<f64>,
 }
 
@@ -49,20 +49,20 @@ impl From<&HostSpec> for ServerInput {
     }
 }
 
-/// Figures of the users, each as the file states it or by its formula.
+/// Figures of the users, each from the file or by its formula.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
-    /// Mailboxes of the whole environment.
+    /// Number of mailboxes of the whole environment.
     pub mailboxes: f64,
-    /// Messages per day; 0 when the file gives the I/O instead.
+    /// Messages per mailbox and day; 0 if the file gives the I/O instead.
     pub messages_per_day: f64,
     /// I/O per second and mailbox without headroom.
     pub iops: f64,
     /// I/O per second and mailbox with multiplier and headroom.
     pub iops_with_headroom: f64,
-    /// The same as tests print it, where that is rounded.
+    /// I/O per second and mailbox as tests print it, if rounded.
     pub test_iops: f64,
-    /// Reads in the database I/O, 0 to 1.
+    /// Share of reads in the database I/O, 0 to 1.
     pub read_share: f64,
     /// Logs per mailbox and day.
     pub logs_per_day: f64,
@@ -70,18 +70,18 @@ pub struct Figures {
     pub mailbox_mb: f64,
     /// Dumpster and white space of a mailbox in MB, where the size of the mailbox follows from its content.
     pub dumpster_mb: Option<(f64, f64)>,
-    /// Days of logs that a volume holds.
+    /// Days of logs that a volume must hold.
     pub log_days: f64,
-    /// Cache per active mailbox in MB.
+    /// Database cache per active mailbox, MB.
     pub cache_mb: f64,
-    /// Megacycles per active mailbox.
+    /// Megacycles of processor per active mailbox.
     pub active_mcycles: f64,
-    /// Megacycles per passive mailbox.
+    /// Megacycles of processor per passive mailbox.
     pub passive_mcycles: f64,
 }
 
 impl Figures {
-    /// The figures with this number of copies of each database.
+    /// Computes the figures for this number of copies of each database.
     fn of(solution: &Solution, users: &Users, copies: u32) -> Figures {
         let messages = users.messages_per_day.unwrap_or(0.0);
         let derived = || formula::iops_per_mailbox(users.exchange, messages, copies);
@@ -128,31 +128,31 @@ impl Figures {
     }
 }
 
-/// Everything that the planner computes from.
+/// Input of the planner, derived from a solution.
 #[derive(Debug, Clone)]
 pub struct Inputs<'a> {
-    /// The solution.
+    /// Solution file.
     pub solution: &'a Solution,
-    /// The users.
+    /// Profile of the users.
     pub users: &'a Users,
-    /// Their figures.
+    /// Figures of the users.
     pub figures: Figures,
-    /// Databases per volume of the layout.
+    /// Number of databases per volume in the layout.
     pub databases_per_volume: u32,
-    /// Databases per volume of the sizing table.
+    /// Number of databases per volume in the sizing table.
     pub sized_databases_per_volume: u32,
-    /// Copies in the home site, then in the sites after it.
+    /// Number of copies in the home site, then in the sites after it.
     pub copies_per_site: Vec<u32>,
-    /// Sites.
+    /// Sites with their servers.
     pub sites: Vec<SiteInput>,
     /// Servers of one group.
     pub servers: Vec<ServerInput>,
-    /// Names of enclosures.
+    /// Names of the enclosures.
     pub enclosures: Vec<String>,
 }
 
 impl<'a> Inputs<'a> {
-    /// What the planner needs of a solution.
+    /// Derives the planner's input from a solution.
     ///
     /// # Errors
     /// A file that does not say enough about the users.
@@ -177,7 +177,7 @@ impl<'a> Inputs<'a> {
         })
     }
 
-    /// The same with other copies of each database. The I/O of a mailbox may depend on how many there are.
+    /// The same input with other copies of each database. The I/O of a mailbox may depend on their number.
     pub fn with_copies(&self, per_site: &[u32]) -> Inputs<'a> {
         Inputs {
             figures: Figures::of(self.solution, self.users, per_site.iter().sum()),
@@ -186,22 +186,22 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    /// Copies of each database.
+    /// Number of copies of each database.
     pub fn copies(&self) -> u32 {
         self.copies_per_site.iter().sum()
     }
 
-    /// Copies that are lagged, the last in preference.
+    /// Number of lagged copies, the last in preference.
     pub fn lagged(&self) -> u32 {
         self.solution.copies.lagged
     }
 
-    /// Largest database in GB that the plan accepts.
+    /// Largest database that the plan accepts, GB.
     pub fn largest_database_gb(&self) -> f64 {
         self.solution.dag.max_database_gb.unwrap_or_else(|| formula::largest_database_gb(self.copies()))
     }
 
-    /// Copies that may be activated.
+    /// Number of copies that may be activated.
     pub fn activatable(&self) -> u32 {
         let off = if self.solution.copies.lagged_can_activate { 0 } else { self.lagged() };
         self.copies() - off
@@ -212,17 +212,17 @@ impl<'a> Inputs<'a> {
         (0..self.sites.len()).filter(|&site| self.sites[site].active)
     }
 
-    /// Servers that normally host active databases.
+    /// Number of servers that normally host active databases.
     pub fn active_servers(&self) -> usize {
         self.active_sites().map(|site| self.sites[site].servers.len()).sum()
     }
 
-    /// Mailboxes of one group.
+    /// Number of mailboxes of one group.
     pub fn mailboxes_per_dag(&self) -> f64 {
         self.figures.mailboxes / f64::from(self.solution.dag.count)
     }
 
-    /// Logs have volumes of their own.
+    /// Whether logs have volumes of their own.
     pub fn has_log_volumes(&self) -> bool {
         self.solution.volumes.iter().any(|volume| volume.role == Role::Log)
     }

@@ -25,7 +25,7 @@ use solution::{Placement, RemoteRule};
 
 use crate::inputs::{Inputs, SiteInput};
 
-/// One copy of a database.
+/// Place of one copy of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CopyPlace {
     /// Index of the server.
@@ -34,28 +34,28 @@ pub struct CopyPlace {
     pub volume: u16,
 }
 
-/// A database and its copies in the order of their activation preference.
+/// Place of a database: its copies in the order of activation preference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DatabasePlace {
-    /// Name.
+    /// Name of the database.
     pub name: String,
-    /// Copies; the first is normally active.
+    /// Copies of the database; the first is normally active.
     pub copies: Vec<CopyPlace>,
 }
 
-/// A layout of one group.
+/// Copy layout of one group.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Layout {
-    /// Databases.
+    /// Databases with their copies.
     pub databases: Vec<DatabasePlace>,
-    /// How many of the last copies are lagged.
+    /// Number of lagged copies, the last in preference.
     pub lagged: u32,
-    /// Given by the file instead of made by the rule.
+    /// Whether the layout comes from the file instead of the rule.
     pub imported: bool,
 }
 
 impl Layout {
-    /// Copies on the fullest of the servers.
+    /// Number of copies on the fullest of these servers.
     pub(crate) fn most_copies(&self, servers: usize) -> u32 {
         let mut copies = vec![0; servers];
         for copy in self.databases.iter().flat_map(|database| &database.copies) {
@@ -65,7 +65,7 @@ impl Layout {
     }
 }
 
-/// Databases that each site is home to, dealt in blocks.
+/// Number of databases of each home site, dealt in blocks.
 pub fn home_counts(sites: &[SiteInput], databases: u32) -> Vec<u32> {
     let mut counts = vec![0; sites.len()];
     for (site, _) in Deal::new(sites).take(databases as usize) {
@@ -74,7 +74,7 @@ pub fn home_counts(sites: &[SiteInput], databases: u32) -> Vec<u32> {
     counts
 }
 
-/// The home sites of all databases in order, each with the running number of its block.
+/// Iterator over the home site of each database, with the running number of its block.
 struct Deal<'a> {
     sites: &'a [SiteInput],
     site: usize,
@@ -105,9 +105,9 @@ impl Iterator for Deal<'_> {
     }
 }
 
-/// A site's servers in walking order, and in domains.
+/// Servers of a site in the order in which copies are dealt, divided into domains.
 struct Walk {
-    /// Domain and place in it of each server of the walk.
+    /// Domain, and place in it, of each server.
     places: Vec<(usize, usize)>,
     domains: Vec<Vec<usize>>,
 }
@@ -140,7 +140,7 @@ impl Walk {
         Walk { places, domains: domains.into_iter().map(|(_, servers)| servers).collect() }
     }
 
-    /// Servers of `count` copies, the first at `start` in the walk, in block `k` of a deal over `homes` sites.
+    /// Servers of `count` copies of a database: the first at `start`, in block `k` of a deal over `homes` sites.
     fn place(&self, start: usize, k: usize, homes: usize, count: usize) -> Vec<usize> {
         let others = self.domains.len() - 1;
         let (domain, place) = self.places[start % self.places.len()];
@@ -161,7 +161,7 @@ impl Walk {
         chosen
     }
 
-    /// The first server not chosen yet, from a place in a domain on, then in the domains after it.
+    /// First server that has no copy yet, from a place in a domain on, then in the next domains.
     fn free_server(&self, domain: usize, place: usize, chosen: &[usize]) -> usize {
         let count = self.domains.len();
         let in_order = (0..count).flat_map(|step| {
@@ -172,10 +172,9 @@ impl Walk {
     }
 }
 
-/// The block number that a site's shifts are taken from. Blocks of `homes` sites alternate, so a site sees only
-/// every `homes`-th number; where that number and the cycle have a common divisor it would never see most of
-/// the shifts. Then the numbers move on by one after each round. (Sites of 8 have no common divisor: there this
-/// is the published rule as it is.)
+/// Block number from which a site's shifts are taken. Blocks of `homes` sites alternate, so a site sees only every
+/// `homes`-th number; if that number and the cycle have a common divisor, it would miss most shifts. Then the numbers
+/// move on by one after each round. (Sites of 8 have no common divisor, so this is the published rule.)
 fn every_residue(k: usize, homes: usize, cycle: usize) -> usize {
     if cycle == 0 {
         return k;
@@ -188,8 +187,8 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// How many domains on the copy with this number (from 1) lies in block `k`, out of `others` other domains.
-/// Copies of one database get different answers; over the blocks every combination comes up equally often.
+/// Distance in domains of the copy with this number (from 1) in block `k`, among `others` other domains. Copies of one
+/// database get different distances, and over the blocks every combination comes up equally often.
 fn domain_shift(copy: usize, k: usize, others: usize) -> usize {
     if copy == 0 {
         return 0;
@@ -252,8 +251,8 @@ pub fn generate(inputs: &Inputs<'_>, databases: u32) -> Layout {
     Layout { databases, lagged: inputs.lagged(), imported: false }
 }
 
-/// Volume of every copy. One number for all copies of a database where that keeps the volumes full and balanced by
-/// preference; otherwise each server deals its copies over its volumes, preference by preference.
+/// Volume number of every copy. All copies of a database share one number if that keeps the volumes full and balanced
+/// by preference; otherwise each server deals its copies over its volumes, preference by preference.
 fn volumes_of(rows: &[Vec<u8>], servers: usize, per_volume: u32) -> Vec<Vec<u16>> {
     let per_volume = per_volume as usize;
     let preferences = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -325,7 +324,7 @@ fn one_number(
     Some(numbers)
 }
 
-/// The layout that the file lists, if it does.
+/// Layout that the file lists, if it does.
 pub fn listed(inputs: &Inputs<'_>) -> Option<Layout> {
     let Placement::Listed(given) = &inputs.solution.placement else { return None };
     let of_hosts = |hosts: &[usize]| hosts.iter().map(|&host| host as u8).collect();

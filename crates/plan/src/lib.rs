@@ -56,17 +56,17 @@ use solution::{Result, Solution};
 
 use crate::inputs::Inputs;
 
-/// Version of the JSON form of a plan.
+/// Version of the plan's JSON document.
 pub const PLAN_SCHEMA: u32 = 1;
 
-/// A server in the plan.
+/// Server of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Server {
-    /// Name.
+    /// Name of the server.
     pub name: String,
-    /// Site.
+    /// Site of the server.
     pub site: String,
-    /// Enclosure that it shares with others.
+    /// Enclosure that the server shares with others.
     pub enclosure: Option<String>,
     /// `MaximumActiveDatabases` of the server in Exchange.
     pub maximum_active_databases: u32,
@@ -74,54 +74,54 @@ pub struct Server {
     pub maximum_preferred_active_databases: u32,
 }
 
-/// Everything the planner finds out about a solution.
+/// Plan of a solution: everything that the planner computes.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Plan {
-    /// Version of this form: 1.
+    /// Version of this JSON document: 1.
     pub schema_version: u32,
     /// Name of the solution.
     pub solution: String,
-    /// No check failed.
+    /// Whether no check failed.
     pub passed: bool,
-    /// The same in a sentence, with the checks that failed or could not be judged.
+    /// Verdict in one sentence, with checks that failed or could not be judged.
     pub verdict: String,
-    /// One sentence for each kind of failure that takes databases out of service.
+    /// Sentences about each kind of failure that takes databases out of service.
     pub losses: Vec<String>,
-    /// Year of the generation of Exchange; 2025 for SE.
+    /// Year of the Exchange generation; 2025 for SE.
     pub exchange: u32,
-    /// What follows "Exchange" in the name of the generation.
+    /// Name of the generation without "Exchange".
     pub exchange_name: String,
-    /// Mailboxes in the environment.
+    /// Number of mailboxes in the environment.
     pub mailboxes: u64,
-    /// Groups.
+    /// Number of groups.
     pub dags: u32,
-    /// Copies of a database.
+    /// Number of copies of a database.
     pub copies: u32,
-    /// Servers of a group; layout and failures name them by index.
+    /// Servers of a group; layout and failures refer to them by index.
     pub servers: Vec<Server>,
-    /// The sizing table.
+    /// Sizing table.
     pub sizing: Sizing,
     /// Failure arithmetic of the calculator.
     pub bound: Bound,
-    /// Need of the fullest server by the layout (the sizing table has it by the bound).
+    /// Needs of the fullest server by the layout (the sizing table has them by the bound).
     pub server_by_layout: ServerNeed,
     /// Figures beside the sizing table: mailbox, databases, memory, settings, MetaCache.
     pub figures: Vec<Figure>,
     /// Use of the storage.
     pub storage: Storage,
-    /// The disks of a server under each RAID level; none where the file names no disk for databases.
+    /// Disks of a server under each RAID level; empty if the file names no disk for databases.
     pub raid: Vec<RaidChoice>,
-    /// Growth in blocks of this solution; empty when the file does not ask.
+    /// Growth in blocks of this solution; empty if the file does not ask for it.
     pub growth: Vec<Block>,
-    /// The targets of the tests.
+    /// Targets of the tests.
     pub targets: Targets,
-    /// The checks.
+    /// Checks of the plan.
     pub checks: Vec<Check>,
-    /// The rules of the Preferred Architecture; none before Exchange 2019.
+    /// Rules of the Preferred Architecture; empty before Exchange 2019.
     pub architecture: Vec<ArchitectureRule>,
-    /// Failures of the layout.
+    /// Failures of the layout with their outcomes.
     pub failures: Failures,
-    /// Copies on servers and volumes.
+    /// Layout of the copies on servers and volumes.
     pub layout: Layout,
 }
 
@@ -137,7 +137,7 @@ impl Plan {
     }
 }
 
-/// Plans a solution. `named` are failures to look at beside the usual ones, each a list of names ([`failure_names`]).
+/// Plans a solution. `named`: additional failures, each a list of names ([`failure_names`]).
 pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
     let inputs = Inputs::of(solution)?;
     let listed = layout::listed(&inputs);
@@ -204,7 +204,7 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Databases of a group, and why there are so many where neither the layout nor the file says it.
+/// Number of databases of a group, with the reason if neither layout nor file gives it.
 fn number_of_databases(inputs: &Inputs<'_>, listed: Option<&Layout>) -> Result<(u32, Option<String>)> {
     if let Some(layout) = listed {
         return Ok((layout.databases.len() as u32, None));
@@ -215,7 +215,7 @@ fn number_of_databases(inputs: &Inputs<'_>, listed: Option<&Layout>) -> Result<(
     }
 }
 
-/// The servers of a group with the names of where they stand; their limits follow from the whole plan.
+/// Servers of a group with site and enclosure names; their limits follow from the whole plan.
 fn servers(inputs: &Inputs<'_>) -> Vec<Server> {
     let named = inputs.servers.iter().map(|server| Server {
         name: server.name.clone(),
@@ -235,7 +235,7 @@ pub fn failure_names(solution: &Solution) -> Vec<String> {
     sites.chain(enclosures).chain(hosts).cloned().collect()
 }
 
-/// The names in failures that are written with `+` between them.
+/// Splits a failure into its names, which are joined with `+`.
 ///
 /// # Errors
 /// What is wrong with the first name that nothing has, and what to write instead.
@@ -256,7 +256,7 @@ pub fn named(
     Err((format!("no host, enclosure or site is called `{unknown}`"), help))
 }
 
-/// Labels and lost servers of the failure under test, if there is one, and of the failures named by the caller.
+/// Labels and lost servers of the failure under test, if there is one, and of the failures that the caller names.
 fn named_failures(
     solution: &Solution,
     under_test: &[String],

@@ -8,39 +8,39 @@ use crate::inputs::Inputs;
 use crate::layout::Layout;
 use crate::sizing::Sizing;
 
-/// Share of an SSD that the caches may use.
+/// Share of an SSD that MetaCache databases may use.
 pub const USABLE: f64 = 0.95;
-/// Database disks for one SSD.
+/// Number of database disks for one SSD.
 pub const DISKS_PER_SSD: u32 = 3;
-/// Page size of these generations in bytes.
+/// Database page size of Exchange 2019 and SE, bytes.
 const PAGE_BYTES: f64 = 32_768.0;
 const SECONDS_PER_DAY: f64 = 86_400.0;
 const BYTES_PER_GIB: f64 = (1u64 << 30) as f64;
 
-/// The SSDs of the server with the least of them, and what its copies get.
+/// MetaCache of the server with the fewest SSDs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MetaCache {
-    /// SSDs of the server.
+    /// Number of SSDs of the server.
     pub ssds: u32,
-    /// Database disks of the server.
+    /// Number of database disks of the server.
     pub disks: u32,
-    /// Capacity of the SSDs in GiB.
+    /// Capacity of the SSDs, GiB.
     pub ssd_gib: f64,
-    /// Capacity of the SSDs over that of the database disks.
+    /// Capacity of the SSDs divided by that of the database disks.
     pub share_of_disks: f64,
-    /// The cache of one database copy in GiB.
+    /// MetaCache of one database copy, GiB.
     pub gib_per_copy: f64,
-    /// The same over the size of the database.
+    /// MetaCache of one copy divided by the size of the database.
     pub share_of_database: f64,
-    /// Copies whose cache one SSD holds: they lose it together.
+    /// Number of copies whose cache one SSD holds; they lose it together.
     pub copies_per_ssd: u32,
-    /// Times a day that an SSD is written in full, at most.
+    /// Upper bound of the drive writes per day of an SSD.
     pub drive_writes_per_day: f64,
-    /// Every server has as many SSDs of one size.
+    /// Whether every server has the same number of SSDs of one size.
     pub alike: bool,
 }
 
-/// Drives of a role on a server: how many, their capacity together and the capacity of one, in bytes.
+/// Drives of a role on a server: number, total capacity, and capacity of one, in bytes.
 fn drives(inputs: &Inputs<'_>, host: usize, role: Role) -> (u32, f64, Vec<f64>) {
     let mut found = (0, 0.0, Vec::new());
     for volume in inputs.solution.volumes.iter().filter(|volume| volume.role == role) {
@@ -55,7 +55,7 @@ fn drives(inputs: &Inputs<'_>, host: usize, role: Role) -> (u32, f64, Vec<f64>) 
     found
 }
 
-/// What the file's SSDs for the MetaCache give; `None` where it describes none.
+/// MetaCache of the file's SSDs; `None` if it describes none.
 pub fn meta_cache(inputs: &Inputs<'_>, sizing: &Sizing, layout: &Layout) -> Option<MetaCache> {
     let of = |host: usize| drives(inputs, host, Role::MetaCache);
     let all: Vec<_> = (0..inputs.servers.len()).map(of).collect();

@@ -27,7 +27,7 @@ use crate::sizing::ServerNeed;
 use crate::storage::DiskSet;
 use crate::{formula, layout, sizing};
 
-/// A design on the front.
+/// Design on the Pareto front of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Design {
     /// Kind of server.
@@ -36,61 +36,62 @@ pub struct Design {
     pub disk: String,
     /// Disks of a volume.
     pub volume: VolumeKind,
-    /// Servers in each site.
+    /// Number of servers in each site.
     pub servers_per_site: u32,
-    /// Copies in the home site and in the sites after it.
+    /// Number of copies in the home site and in the sites after it.
     pub copies_per_site: Vec<u32>,
-    /// Databases on a volume.
+    /// Number of databases on a volume.
     pub databases_per_volume: u32,
-    /// Volumes on a server.
+    /// Number of volumes on a server.
     pub volumes_per_server: u32,
-    /// Databases in a group.
+    /// Number of databases in a group.
     pub databases: u32,
-    /// Servers in a group.
+    /// Number of servers in a group.
     pub servers: u32,
-    /// Database disks in a group.
+    /// Number of database disks in a group.
     pub disks: u32,
-    /// The largest of the three shares below.
+    /// Utilisation: the largest of the three shares below.
     pub utilisation: f64,
     /// Needed space over the capacity of a volume.
     pub capacity_share: f64,
-    /// Back-end I/O of all copies over what a volume's disks give.
+    /// Back-end I/O of all copies divided by the I/O of a volume's disks.
     pub iops_share: f64,
-    /// Processor use in the worst failure over the 80 % allowed, by the calculator, where the SPECint rate is given.
+    /// Processor use in the worst failure divided by the allowed 80 %, by the calculator, if the SPECint rate is
+    /// given.
     pub cpu_share: Option<f64>,
     /// Active databases on the fullest server, by the calculator.
     pub worst_active_bound: f64,
     /// Active databases on the fullest server in the failure to survive, by the layout.
     pub worst_active_layout: u32,
-    /// Neighbours that look cheaper, and why they lose.
+    /// Neighbouring designs that look cheaper, with the reason why they are not on the front.
     pub neighbours: Vec<Neighbour>,
 }
 
-/// A neighbour of a design.
+/// Neighbour of a design: one choice is different.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Neighbour {
-    /// What is different.
+    /// Difference from the design.
     pub change: String,
-    /// Why it is not better.
+    /// Reason why the neighbour is not better.
     pub reason: String,
 }
 
-/// The answer of a search.
+/// Answer of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Found {
-    /// Version of this form: 1.
+    /// Version of this JSON document: 1.
     pub schema_version: u32,
-    /// Designs looked at.
+    /// Number of designs that were looked at.
     pub candidates: usize,
-    /// Designs that suffice.
+    /// Number of designs that suffice.
     pub sufficient: usize,
-    /// Why the others do not, and how many.
+    /// Reasons why the others do not suffice, with counts.
     pub refused: BTreeMap<&'static str, usize>,
-    /// The front, by disks.
+    /// Designs on the Pareto front, by disks.
     pub front: Vec<Design>,
 }
 
-/// One choice of everything, by index in the catalogue.
+/// One combination of choices, as indexes into the catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Choice {
     servers: usize,
@@ -102,7 +103,7 @@ struct Choice {
     volumes: u32,
 }
 
-/// What a choice comes to, when it suffices.
+/// Disks, servers and utilisation of a sufficient design.
 #[derive(Debug, Clone, Copy)]
 struct Score {
     disks: u32,
@@ -119,7 +120,7 @@ impl Score {
         self.capacity_share.max(self.iops_share).max(self.cpu_share.unwrap_or(0.0))
     }
 
-    /// At least as good in all three figures.
+    /// Whether this design is at least as good in all three figures.
     fn covers(&self, other: &Score) -> bool {
         self.disks <= other.disks
             && self.servers <= other.servers
@@ -127,31 +128,32 @@ impl Score {
     }
 }
 
-/// Why a choice does not suffice: a word to count by, and a sentence.
+/// Reason why a combination does not suffice: a word to count by, and a sentence.
 struct Refusal(&'static str, String);
 
 type Judged<T> = std::result::Result<T, Refusal>;
 
-/// What the real layout of a choice comes to; the same for every kind of disk and server.
+/// Figures from the real layout of a combination; equal for every kind of disk and server.
 #[derive(Debug, Clone, Copy)]
 struct LaidOut {
-    /// Databases lost in the failure to survive.
+    /// Number of databases lost in the failure to survive.
     lost: u32,
-    /// Active databases on the fullest server in it.
+    /// Active databases on the fullest server in that failure.
     worst_active: u32,
-    /// The same in the worst failure of any kind that loses nothing: what a plan sizes servers with.
+    /// Active databases on the fullest server in the worst failure of any kind that loses nothing; a plan sizes
+    /// servers by it.
     worst_of_all: u32,
-    /// Copies on the fullest server.
+    /// Number of copies on the fullest server.
     copies: u32,
 }
 
 struct Searcher<'a> {
     catalogue: &'a Catalogue,
-    /// Inputs for each number of servers and way of copies; `None` where they do not go together.
+    /// Planner inputs for each number of servers and choice of copies; `None` if they do not fit together.
     shapes: Vec<Vec<Option<Inputs<'a>>>>,
-    /// Bounds already computed, by shape and databases.
+    /// Failure bounds computed so far, by shape and databases.
     bounds: BTreeMap<(usize, usize, u32), Bound>,
-    /// Layouts already made, by shape, databases and databases per volume.
+    /// Layouts made so far, by shape, databases and databases per volume.
     layouts: BTreeMap<(usize, usize, u32, u32), LaidOut>,
 }
 
@@ -203,7 +205,7 @@ pub fn search(solution: &Solution, catalogue: &Catalogue) -> Result<Found> {
     Ok(Found { schema_version: 1, candidates, sufficient, refused, front: designs })
 }
 
-/// The solution's inputs with these servers per site and copies.
+/// Planner inputs with these servers per site and copies.
 fn shape<'a>(base: &Inputs<'a>, servers: u32, copies: &[u32]) -> Option<Inputs<'a>> {
     let total = servers as usize * base.sites.len();
     let fits = copies.len() <= base.sites.len()
@@ -235,7 +237,7 @@ fn shape<'a>(base: &Inputs<'a>, servers: u32, copies: &[u32]) -> Option<Inputs<'
     Some(inputs)
 }
 
-/// Makes all servers of this kind.
+/// Gives all servers the properties of this kind.
 fn equip(inputs: &mut Inputs<'_>, kind: &ServerKind) {
     for server in &mut inputs.servers {
         server.cores = kind.cores;
@@ -243,7 +245,7 @@ fn equip(inputs: &mut Inputs<'_>, kind: &ServerKind) {
     }
 }
 
-/// Most activatable copies of a database that a failure can take.
+/// Largest number of activatable copies of a database that a failure can remove.
 fn most_taken(survive: Survive, activatable: &[u32]) -> u32 {
     let in_a_site = activatable.iter().copied().max().unwrap_or(0);
     match survive {
@@ -254,7 +256,7 @@ fn most_taken(survive: Survive, activatable: &[u32]) -> u32 {
     }
 }
 
-/// How many things more than of the design that stays.
+/// How much more a neighbour needs than the design, as text.
 fn instead(thing: &str, other: u32, own: u32) -> String {
     format!("{} instead of {}", counted(other.into(), thing), number(own.into(), 0))
 }
@@ -263,7 +265,7 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// Processor use over the 80 % allowed.
+/// Processor use divided by the allowed 80 %.
 fn of_allowed_cpu(need: &ServerNeed) -> Option<f64> {
     need.cpu_share.map(|share| share / 0.8)
 }
@@ -280,7 +282,7 @@ fn server_suffices(kind: &ServerKind, need: &ServerNeed, most: f64) -> Judged<()
     Ok(())
 }
 
-/// Copies that the fullest server gets when every server that hosts actives gets one active database.
+/// Number of copies on the fullest server for each active database per server that hosts active databases.
 fn copies_per_round(inputs: &Inputs<'_>) -> u32 {
     let sites = inputs.sites.len();
     let arriving = |site: usize| -> u32 {
@@ -337,7 +339,7 @@ impl<'a> Searcher<'a> {
         choices
     }
 
-    /// Share of capacity, I/O and processor that may be used.
+    /// Largest share of capacity, I/O and processor that a design may use.
     fn most(&self) -> f64 {
         self.catalogue.search.max_use_percent.unwrap_or(100.0) / 100.0
     }
@@ -410,7 +412,8 @@ impl<'a> Searcher<'a> {
         server_suffices(kind, &sized.server, most).map(|()| score)
     }
 
-    /// Most active databases on a server in the failure to survive, when the real layout suffices too.
+    /// Lays a combination out. Returns the active databases on the fullest server in the failure to survive, if the
+    /// layout suffices.
     fn lay_out(&mut self, choice: Choice, score: &Score) -> Judged<u32> {
         let no_layout = || Refusal("layout", "the layout loses a database in the failure to survive".into());
         let Some(shape) = &self.shapes[choice.servers][choice.copies] else { return Err(no_layout()) };
@@ -459,7 +462,7 @@ impl<'a> Searcher<'a> {
         }
     }
 
-    /// One step in each direction, and why it is no better.
+    /// Neighbours of a design, one step in each direction, with the reasons why they are no better.
     fn neighbours(&mut self, choice: Choice, score: &Score) -> Vec<Neighbour> {
         let wish = &self.catalogue.search;
         let mut steps: Vec<(String, Choice)> = Vec::new();
@@ -525,7 +528,7 @@ impl<'a> Searcher<'a> {
 }
 
 impl Found {
-    /// The answer as JSON.
+    /// Answer as JSON.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }

@@ -8,50 +8,50 @@ use crate::formula;
 use crate::inputs::Inputs;
 use solution::Generation;
 
-/// One quantity at the four levels; `None` where it has no meaning.
+/// Row of the sizing table: one quantity at four levels; `None` where it has no meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Row {
-    /// Name for machines.
+    /// Stable name of the quantity.
     pub key: &'static str,
-    /// Name for people.
+    /// Name of the quantity for people.
     pub label: &'static str,
-    /// Unit.
+    /// Unit of the quantity.
     pub unit: &'static str,
-    /// One database (one copy of it, for what is counted per copy).
+    /// Value for one database (one copy of it, if copies are counted).
     pub per_database: Option<f64>,
-    /// One server; for logs per day one that normally hosts actives.
+    /// Value for one server; for logs per day one that normally hosts active databases.
     pub per_server: Option<f64>,
-    /// One group.
+    /// Value for one group.
     pub per_dag: Option<f64>,
-    /// All groups.
+    /// Value for all groups.
     pub per_environment: Option<f64>,
 }
 
 /// Memory and processor of one server in the worst failure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct ServerNeed {
-    /// Active databases that it is sized for.
+    /// Active databases for which the server is sized.
     pub worst_actives: f64,
-    /// Active mailboxes that it is sized for.
+    /// Active mailboxes for which the server is sized.
     pub worst_active_mailboxes: f64,
-    /// Database cache in GB.
+    /// Database cache, GB.
     pub cache_gb: f64,
-    /// Memory in GB; known from 2013 on, when the cores are given.
+    /// Memory, GB; from Exchange 2013 on, if the cores are given.
     pub memory_gb: Option<f64>,
-    /// Megacycles that the mailboxes need; known from 2013 on.
+    /// Megacycles that the mailboxes need; from Exchange 2013 on.
     pub mcycles: Option<f64>,
-    /// Share of the server's processor, when its SPECint rate is given.
+    /// Used share of the server's processor, if its SPECint rate is given.
     pub cpu_share: Option<f64>,
 }
 
-/// The whole table, and the figures in between that explain it.
+/// Sizing table with the figures that explain it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Sizing {
-    /// Databases per group.
+    /// Number of databases per group.
     pub databases: u32,
-    /// Mailboxes per database (fractional).
+    /// Number of mailboxes per database (fractional).
     pub mailboxes_per_database: f64,
-    /// Mailbox on disk in MB.
+    /// Size of a mailbox on disk, MB.
     pub mailbox_mb: f64,
     /// Logs per mailbox and day.
     pub logs_per_mailbox_day: f64,
@@ -59,20 +59,20 @@ pub struct Sizing {
     pub iops_per_mailbox: f64,
     /// I/O per second and mailbox with headroom.
     pub iops_per_mailbox_with_headroom: f64,
-    /// Reads in the database I/O, 0 to 1.
+    /// Share of reads in the database I/O, 0 to 1.
     pub read_share: f64,
-    /// Copies per server, on average.
+    /// Mean number of copies per server.
     pub copies_per_server: f64,
     /// Days of logs on a volume.
     pub log_days: f64,
-    /// The quantities.
+    /// Rows of the table.
     pub rows: Vec<Row>,
-    /// What the fullest server needs, by the calculator's bound.
+    /// Needs of the fullest server, by the calculator's bound.
     pub server: ServerNeed,
-    /// Database GB of one copy.
+    /// Database size of one copy, GB.
     #[serde(skip)]
     pub database_gb: f64,
-    /// Log GB of one copy.
+    /// Log space of one copy, GB.
     #[serde(skip)]
     pub log_gb: f64,
     /// Database I/O per second of one copy.
@@ -84,13 +84,13 @@ pub struct Sizing {
 }
 
 impl Sizing {
-    /// The row of a quantity.
+    /// Row of a quantity, by its stable name.
     pub fn row(&self, key: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.key == key)
     }
 }
 
-/// What one database (one copy of it, for what is counted per copy) and one server need.
+/// Needs of one database (one copy of it, if copies are counted) and of one server.
 struct Quantities {
     mailboxes: f64,
     user_logs: f64,
@@ -160,8 +160,8 @@ impl Quantities {
     }
 }
 
-/// How many there are of what is added up. There are three ways to add: every copy counts, every database
-/// counts once, every server counts.
+/// Factors from one unit to server, group and environment. A quantity counts every copy, every database once, or every
+/// server.
 struct Levels {
     databases: f64,
     copies: f64,
@@ -212,7 +212,7 @@ impl Levels {
     }
 }
 
-/// Computes the table for this number of databases, with the worst cases of `bound`.
+/// Computes the sizing table for this number of databases, with the worst cases of `bound`.
 pub fn size(inputs: &Inputs<'_>, databases: u32, bound: &Bound) -> Sizing {
     let figures = &inputs.figures;
     let levels = Levels {
@@ -244,7 +244,7 @@ pub fn size(inputs: &Inputs<'_>, databases: u32, bound: &Bound) -> Sizing {
     }
 }
 
-/// Mailboxes, logs and space.
+/// Rows for mailboxes, logs and space.
 fn space_rows(inputs: &Inputs<'_>, levels: &Levels, need: &Quantities) -> Vec<Row> {
     let figures = &inputs.figures;
     let logs_are_known = figures.logs_per_day > 0.0;
@@ -271,7 +271,7 @@ fn space_rows(inputs: &Inputs<'_>, levels: &Levels, need: &Quantities) -> Vec<Ro
     rows
 }
 
-/// I/O, and what goes over the network.
+/// Rows for I/O and network.
 fn load_rows(inputs: &Inputs<'_>, levels: &Levels, need: &Quantities) -> Vec<Row> {
     let server_iops = need.iops * levels.copies_per_server() + inputs.users.extra_iops_per_server;
     let log_iops = need.log_writes * (1.0 + formula::LOG_READS_PER_WRITE);

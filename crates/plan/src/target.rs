@@ -10,12 +10,12 @@ use crate::failure::{Failures, Kind, Scenario};
 use crate::inputs::Inputs;
 use crate::sizing::Sizing;
 
-/// A load on one server.
+/// Target: the load on one server.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Target {
-    /// Databases that are counted.
+    /// Number of databases that count.
     pub databases: f64,
-    /// Mailboxes, whole.
+    /// Number of mailboxes, whole.
     pub mailboxes: f64,
     /// I/O per second, unrounded.
     pub iops: f64,
@@ -23,22 +23,22 @@ pub struct Target {
     pub iops_as_tested: f64,
 }
 
-/// The ways to see the target.
+/// Targets of a plan, by different ways of counting.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Targets {
-    /// Every copy on a server loads its disks, active or not: the calculator's view.
+    /// Target if every copy on a server loads its disks, active or not: the calculator's view.
     pub all_copies: Target,
-    /// Only the actives of the worst failure, by the calculator's bound: what papers test.
+    /// Target if only the active databases of the worst failure count, by the calculator's bound: what papers test.
     pub worst_active_bound: Target,
-    /// Only the actives of the worst failure, by the layout.
+    /// Target if only the active databases of the worst failure count, by the layout.
     pub worst_active_layout: Target,
-    /// The failure of `worst_active_layout`.
+    /// Failure of `worst_active_layout`.
     pub worst_case: String,
     /// What `--write-targets` writes: the larger of bound and layout, for the failure under test if one is named.
     pub target_iops: f64,
-    /// The failure that it is for: the one under test if one is named, else the worst.
+    /// Failure for which `target_iops` is: the one under test if named, else the worst.
     pub target_case: String,
-    /// Mailboxes of it.
+    /// Mailboxes of that target.
     pub target_mailboxes: f64,
 }
 
@@ -88,17 +88,17 @@ pub fn targets(
     }
 }
 
-/// A change of the solution file that fills in the targets.
+/// Edit of the solution file that fills in the targets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
-    /// The new text.
+    /// New text of the file.
     pub text: String,
-    /// Changed lines, `-` before the old and `+` before the new; empty when the file says it already.
+    /// Changed lines, `-` before the old and `+` before the new; empty if nothing changes.
     pub diff: String,
 }
 
-/// Fills `target_iops` in `[load]`, and `mailboxes` in `[sizing]` where the file sizes by mailboxes. Everything else,
-/// comments included, stays as it is.
+/// Sets `target_iops` in `[load]`, and `mailboxes` in `[sizing]` if that key exists. Everything else, comments
+/// included, stays.
 pub fn write_targets(solution: &Solution, planned: &Plan) -> Result<Edit> {
     let targets = &planned.targets;
     let mut text = solution.text().to_owned();
@@ -132,18 +132,18 @@ pub fn write_targets(solution: &Solution, planned: &Plan) -> Result<Edit> {
     Ok(Edit { text, diff })
 }
 
-/// Whether a name stands in the header of a table.
+/// Whether a name occurs in the header of a table.
 fn is_in_header(text: &str, at: usize) -> bool {
     let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
     text[line..at].trim_start().starts_with('[')
 }
 
-/// A TOML float.
+/// Formats a TOML float.
 fn number(value: f64) -> String {
     if value == value.trunc() { format!("{value:.1}") } else { format!("{value}") }
 }
 
-/// The lines that differ, with their numbers. Lines are only changed in place or added, so a walk over both suffices.
+/// Lines that differ, with their numbers. Lines are only changed in place or added, so one pass suffices.
 pub(crate) fn line_diff(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let mut out = String::new();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// A TOML string that holds `text`, with every character that TOML would read otherwise escaped.
+/// TOML string literal of `text`, with special characters escaped.
 pub fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

@@ -1,24 +1,24 @@
 //! Whether the bus is there: a controller that lost it says so, and does not wait for it without end.
 
-/// The bus may be away for this long before that is said: a server that is started again needs a moment.
+/// Time for which the bus may be away before it is reported, ns: a restarted server needs a moment.
 const TOLD_AFTER_NS: u64 = 5_000_000_000;
-/// Seconds after which a controller ends without the bus.
+/// Time without the bus after which a controller ends, s.
 pub(super) const LIMIT_S: u64 = 600;
 
-/// What is new about the bus.
+/// Change in the state of the bus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
-    /// Nothing.
+    /// Nothing changed.
     None,
-    /// It is gone.
+    /// The bus is lost.
     Gone,
-    /// It is there again.
+    /// The bus is back.
     Back,
-    /// It is gone for longer than a controller waits for it.
+    /// The bus was away for longer than a controller waits.
     GivenUp,
 }
 
-/// Since when the bus is away.
+/// Watch over the connection to the bus.
 #[derive(Debug, Default)]
 pub(super) struct BusWatch {
     away_since_ns: Option<u64>,
@@ -26,7 +26,7 @@ pub(super) struct BusWatch {
 }
 
 impl BusWatch {
-    /// Takes in whether the bus is reached just now.
+    /// Updates the watch with the present state of the connection.
     pub fn look(&mut self, now_ns: u64, is_connected: bool) -> News {
         if is_connected {
             self.away_since_ns = None;
@@ -42,7 +42,7 @@ impl BusWatch {
         }
     }
 
-    /// Whether the bus is away for so long that it was said.
+    /// Whether the loss of the bus has been reported.
     pub fn is_gone(&self) -> bool {
         self.is_told
     }

@@ -6,43 +6,43 @@ use std::path::PathBuf;
 use crate::bus::BusError;
 use crate::server::ServerError;
 
-/// A controller cannot go on.
+/// Reason why a controller cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
-    /// The credentials are a host's.
+    /// The credentials are those of a host.
     #[error("these are the credentials of {0}; a controller takes controller.toml")]
     NotTheController(String),
-    /// A file of the run.
+    /// A file of the run cannot be used.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The folder belongs to no fleet run, or to one already.
+    /// The folder contains no fleet run, or already contains one.
     #[error("{}: {what}", folder.display())]
     Folder {
-        /// Which.
+        /// Path of the folder.
         folder: PathBuf,
-        /// What is wrong.
+        /// Description of what is wrong.
         what: &'static str,
     },
-    /// The bus.
+    /// The bus cannot be used.
     #[error(transparent)]
     Bus(#[from] BusError),
-    /// The server.
+    /// The NATS server cannot be started.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// Another controller.
+    /// Another controller has taken over the run.
     #[error("another controller has taken over this run")]
     Superseded,
-    /// The bus went away and did not come back, or the run was asked to end meanwhile.
+    /// The bus was lost and did not come back, or the user asked for the end meanwhile.
     #[error("the bus at {server} is gone; {reason}")]
     BusGone {
-        /// Its address.
+        /// Address of the server.
         server: String,
-        /// Why the controller waits for it no longer.
+        /// Reason why the controller stopped waiting.
         reason: String,
     },
     /// The operating system gives no random numbers.
@@ -51,7 +51,7 @@ pub enum ControllerError {
 }
 
 impl ControllerError {
-    /// What to do about it.
+    /// Remedy for the reason.
     pub fn help(&self) -> &'static str {
         match self {
             ControllerError::NotTheController(_) => "name the folder that `proofload fleet init` made",

@@ -7,18 +7,18 @@ use std::path::Path;
 use crate::files::describe_file;
 use crate::message::{CHUNK_BYTES, Chunk};
 
-/// What a chunk did to its file.
+/// Effect of a chunk on its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Nothing: it asks how much is there, or belongs elsewhere in the file.
+    /// None: the chunk asks for the length of the file, or belongs to another place in it.
     None,
-    /// Its bytes were added.
+    /// The bytes of the chunk were added.
     Added,
-    /// All bytes had come, and they were not those that the host announced: the file is empty again.
+    /// All bytes have arrived and differ from what the host announced: the file was emptied.
     Spoiled,
 }
 
-/// Adds the bytes of a chunk where the file ends, and says where it ends now.
+/// Adds the bytes of a chunk at the end of the file. Returns the new end.
 pub(super) fn keep(folder: &Path, head: &Chunk, bytes: &[u8]) -> io::Result<(u64, Change)> {
     let whole = folder.join(&head.file.name);
     if whole.is_file() {

@@ -6,7 +6,8 @@ use super::Controller;
 use crate::files::read_json;
 
 impl Controller {
-    /// How the controller before this one ended and what it had collected, unless this one is the first of its run.
+    /// Reports how the previous controller of the run ended and what it had collected; nothing for the first
+    /// controller.
     pub fn takes_up(&self) -> Option<String> {
         let memory = self.memory();
         let epoch = memory.epoch.checked_sub(1).filter(|epoch| *epoch > 0)?;

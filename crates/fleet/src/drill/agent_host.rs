@@ -27,20 +27,21 @@ use crate::clock::{Dates, Reading};
 use crate::message::Assignment;
 use crate::run_control::{HostProgress, RunControl};
 
-/// How often the agent looks whether something is due or was asked for.
+/// Interval at which the agent looks for due events and requests.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// A calendar that moves by less against the monotonic clock between two looks is being slewed, not set.
+/// Smallest step of the calendar against the monotonic clock between two looks that counts as set rather than slewed,
+/// ms.
 const CALENDAR_STEP_MIN_MS: i64 = 500;
 
 type Done<T = ()> = Result<T, CampaignError>;
 
-/// What comes to the agent during a drill.
+/// Event of an agent during a drill.
 enum AgentEvent {
-    /// From the process of this start.
+    /// Message of the copy process with this start number.
     Process(u32, FromProcess),
-    /// The process of this start has ended.
+    /// The copy process with this start number has ended.
     Gone(u32),
-    /// From the arbiter.
+    /// Message of the arbiter.
     Arbiter(DatabaseId, FromArbiter),
 }
 
@@ -58,7 +59,7 @@ impl Drop for CopiesProcess {
     }
 }
 
-/// What an agent has for its part of a drill.
+/// Arguments of an agent's part of a drill.
 pub(super) struct Given<'a> {
     pub planned: &'a PlannedDrill,
     pub assignment: &'a Assignment,
@@ -70,22 +71,22 @@ pub(super) struct Given<'a> {
     pub world: World,
 }
 
-/// The host of an agent.
+/// Host of an agent in a drill: its copy process, journal and barriers.
 pub(super) struct AgentHost<'a> {
     given: Given<'a>,
     speaker: Speaker,
     dates: Dates,
-    /// How the calendar of this host last stood to its monotonic clock.
+    /// Last difference between this host's calendar and its monotonic clock, ns.
     calendar_ns: Option<i64>,
     events: UnboundedReceiver<AgentEvent>,
     tell: UnboundedSender<AgentEvent>,
     process: Option<CopiesProcess>,
-    /// Starts of this host's copies so far.
+    /// Number of starts of this host's copy process.
     boots: u32,
-    /// Hosts that have left the drill.
+    /// Numbers of hosts that have left the drill.
     left: Vec<String>,
     is_closed: bool,
-    /// What the host does, for people.
+    /// Phase of the host in the drill, as text for people.
     phase: String,
     /// Share of the window that is over.
     done: f64,
@@ -118,7 +119,7 @@ impl<'a> AgentHost<'a> {
         }
     }
 
-    /// The host's part is over: its journal is whole.
+    /// Ends the host's part: closes its journal.
     pub fn end(self) -> Done {
         let ended = self.date(None).unix_ns;
         self.given.journal.end(ended).map_err(|error| not_kept(&error))
@@ -170,7 +171,7 @@ impl<'a> AgentHost<'a> {
         Ok(())
     }
 
-    /// Whether it is of the process that holds the copies now.
+    /// Whether a start number is that of the present copy process.
     fn is_current(&self, boot: u32) -> bool {
         self.process.as_ref().is_some_and(|process| process.boot == boot)
     }
@@ -216,7 +217,7 @@ impl<'a> AgentHost<'a> {
         Ok(None)
     }
 
-    /// The controller's calendar at this time of the host's monotonic clock, or now.
+    /// Controller time at a time of the host's monotonic clock, or now.
     fn date(&self, at_ns: Option<u64>) -> Reading {
         let local_ns = monotonic_ns();
         self.dates.date(at_ns.unwrap_or(local_ns), local_ns, self.given.control.controller_now())
@@ -226,7 +227,7 @@ impl<'a> AgentHost<'a> {
         self.left.iter().filter_map(|host| number_of(&self.given.planned.topology, host)).collect()
     }
 
-    /// Passes on which hosts have left the drill, so that nothing waits for their copies; says which ones are new.
+    /// Tells the copies which hosts have left the drill, so that none waits for theirs. Returns new ones.
     fn look_who_left(&mut self) -> Option<String> {
         let left = self.given.control.left();
         if left == self.left {
@@ -239,8 +240,7 @@ impl<'a> AgentHost<'a> {
         (!new.is_empty()).then(|| format!("goes on without {}", new.join(", ")))
     }
 
-    /// Says that the calendar of this host was set. Nothing depends on it, but logs of the host are
-    /// read by it.
+    /// Reports that this host's calendar was set. Nothing depends on it, but it explains the host's logs.
     fn look_at_calendar(&mut self) -> Option<String> {
         let ahead_ns = unix_ns() as i64 - monotonic_ns() as i64;
         let before_ns = self.calendar_ns.replace(ahead_ns)?;
@@ -251,7 +251,7 @@ impl<'a> AgentHost<'a> {
         is_step.then(|| format!("the calendar of this host was set {direction} by {step_s:.1} s"))
     }
 
-    /// Tells the controller how far the campaign is. The drill is its last test.
+    /// Reports the campaign's progress to the controller. The drill is its last test.
     fn report(&self) {
         let ordinal = self.given.planned.ordinal;
         self.given.control.report(HostProgress {

@@ -7,18 +7,17 @@ use std::path::Path;
 
 use campaign::drill::{Entry, JournalEnd, JournalHead, ReadJournal, Said, read_journal};
 
-/// Name of the journals.
+/// File name of a journal.
 const FILE: &str = "drill.jsonl";
 
-/// A journal being written.
+/// Journal under construction.
 pub struct Journal {
     file: File,
     end: JournalEnd,
 }
 
 impl Journal {
-    /// Begins the journal in `folder`, or goes on with the one that its author began before the program was
-    /// started again.
+    /// Creates the journal in `folder`, or continues the one that its author began before a restart.
     ///
     /// # Errors
     /// The file cannot be written, or it holds a journal that cannot be continued, such as one that is ended.
@@ -40,7 +39,7 @@ impl Journal {
         Ok(Journal { file, end })
     }
 
-    /// Adds an entry; it is with the operating system when this returns.
+    /// Appends an entry, and returns when the operating system has it.
     ///
     /// # Errors
     /// Failed I/O.
@@ -48,7 +47,7 @@ impl Journal {
         self.file.write_all(&self.end.entry(entry))
     }
 
-    /// Ends the journal: it is whole, and durable.
+    /// Ends the journal and makes it durable.
     ///
     /// # Errors
     /// Failed I/O.
@@ -59,7 +58,7 @@ impl Journal {
     }
 }
 
-/// The journal in a folder that should begin with `head`.
+/// Reads the journal in a folder; it must begin with `head`.
 pub fn read_in(folder: &Path, head: &JournalHead) -> ReadJournal {
     match fs::read(folder.join(FILE)) {
         Ok(bytes) => read_journal(&bytes, head),

@@ -25,7 +25,7 @@ use agent_host::{AgentHost, Given, not_kept};
 pub use journal::Journal;
 pub use process::{CopyProcess, Purpose};
 
-/// The command of this program that holds copies ([`CopyProcess`]).
+/// Subcommand of this program that holds copies ([`CopyProcess`]).
 pub const COMMAND: &str = "drill-work";
 
 /// The number of a host in a drill.
@@ -33,38 +33,38 @@ pub fn number_of(topology: &Topology, host: &str) -> Option<usize> {
     topology.hosts.iter().position(|known| known.name == host)
 }
 
-/// Where the copies of each host are reached.
+/// Addresses of the copies of each host.
 pub fn addresses(topology: &Topology) -> BTreeMap<HostId, String> {
     let hosts = (0..).zip(&topology.hosts);
     hosts.filter_map(|(number, host)| Some((HostId(number), host.copy_address.clone()?))).collect()
 }
 
-/// What the arbiter of a drill decides about.
+/// Databases, copies and hosts of a drill, for its arbiter.
 pub fn arbitration(topology: &Topology) -> Arbitration {
     let databases = topology.databases.iter().map(|database| (*database.spec).clone());
     Arbitration { databases: databases.collect(), hosts: topology.names() }
 }
 
-/// A host's part of a drill.
+/// Part of a host in a drill.
 pub struct HostPart<'a> {
-    /// The drill.
+    /// Plan of the drill.
     pub planned: &'a PlannedDrill,
-    /// What the run is.
+    /// Assignment of the run.
     pub assignment: &'a Assignment,
-    /// The file with the credentials of the host.
+    /// Credentials file of the host.
     pub credentials: PathBuf,
     /// Whether I/O is unbuffered.
     pub direct: bool,
-    /// Where the evidence goes.
+    /// Folder of the evidence.
     pub folder: &'a Path,
-    /// Where hosts wait for each other.
+    /// Run control, through which hosts wait for each other.
     pub control: &'a RunControl,
-    /// The way to the arbiter.
+    /// Connection to the arbiter.
     pub link: ArbiterLink,
 }
 
 impl HostPart<'_> {
-    /// Carries it out in step with the other hosts. It is judged where the journals of all hosts are.
+    /// Performs the part in step with the other hosts. The drill is judged later, where the journals of all hosts are.
     pub async fn carry_out(
         self,
         world: World,
@@ -93,8 +93,8 @@ impl HostPart<'_> {
     }
 }
 
-/// Judges the drill of `run` by the journal of the arbiter in `folder` and by those of its hosts in the folders
-/// that `of_host` names.
+/// Judges the drill of `run` by the arbiter's journal in `folder` and the hosts' journals in the folders that
+/// `of_host` returns.
 pub fn judge(
     planned: &PlannedDrill,
     run: &str,

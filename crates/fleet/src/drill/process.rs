@@ -38,71 +38,72 @@ use crate::credentials::Credentials;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What a process is for: the first line of its stdin.
+/// Purpose of a copy process: the first line of its stdin.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Purpose {
-    /// The solution file.
+    /// Text of the solution file.
     pub solution: String,
-    /// Kinds of tests of the run; all if empty.
+    /// Kinds of tests of the run; empty: all.
     pub tests: Vec<String>,
     /// Number of the host.
     pub host: usize,
-    /// Rises with each start.
+    /// Number of the process start; it rises.
     pub boot: u32,
-    /// Where all randomness comes from.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// Whether the copies are to be created first.
+    /// Whether the copies must be created first.
     pub is_new: bool,
     /// Whether I/O is unbuffered.
     pub direct: bool,
-    /// The file with the credentials of the host.
+    /// Credentials file of the host.
     pub credentials: PathBuf,
 }
 
-/// From the agent, after the [`Purpose`].
+/// Order of the agent to the copy process, after the [`Purpose`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Order {
-    /// The arbiter says something to the copy of a database.
+    /// Message of the arbiter for the copy of a database.
     FromArbiter(DatabaseId, FromArbiter),
-    /// End all connections and take none, or be there again.
+    /// Close all connections and accept none, or accept them again.
     CutOff(bool),
-    /// A volume loses its contents.
+    /// Treat a volume as failed: its contents are lost.
     FailVolume(String),
-    /// An empty one takes its place.
+    /// Put an empty volume in its place.
     ReplaceVolume(String),
-    /// The hosts of these numbers have left the drill: nothing waits for their copies any more.
+    /// Numbers of hosts that have left the drill; the copies do not wait for them any more.
     Left(Vec<usize>),
-    /// Users go home.
+    /// Stop the users.
     Close,
-    /// Say what the pages say.
+    /// Return digests of pages for the comparison.
     Compare,
 }
 
-/// From the process. Times are those of the host's monotonic clock, which all its processes share.
+/// Message of the copy process to the agent. Times are those of the host's monotonic clock, which all its processes
+/// share.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FromProcess {
-    /// The copies are there.
+    /// The copies have started.
     Ready,
-    /// A copy says something to the arbiter.
+    /// Message of a copy to the arbiter.
     ToArbiter(ToArbiter),
-    /// Something happened.
+    /// Event for the journal.
     Observed(u64, Observed),
-    /// The last second.
+    /// Figures of the last second.
     Sample {
-        /// When it ended.
+        /// End of the second, ns.
         at_ns: u64,
-        /// The copies.
+        /// States of the copies.
         copies: Vec<CopySample>,
-        /// Counts of the host; the times in them say nothing.
+        /// Counters of the host; their times have no meaning.
         rows: Vec<Sample>,
-        /// Whether all copies hold the same, after users have gone home.
+        /// Whether all copies hold the same log, after users have stopped.
         is_settled: bool,
     },
-    /// The answer to [`Order::Compare`].
+    /// Answer to [`Order::Compare`].
     Compared(Vec<Compared>),
-    /// It cannot go on.
+    /// The process cannot go on.
     Failed(String),
 }
 
@@ -117,7 +118,7 @@ pub(super) fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64
 }
 
-/// Hands on each line of `lines` as a value, until a line is none; then calls `end`.
+/// Parses each line of `lines` as a value and passes it on, up to the first line that is none; then calls `end`.
 pub(super) fn hear<T: DeserializeOwned>(lines: impl BufRead, mut hand_on: impl FnMut(T), end: impl FnOnce()) {
     for line in lines.lines() {
         let Ok(value) = line.map_err(drop).and_then(|line| serde_json::from_str(&line).map_err(drop)) else {
@@ -128,7 +129,7 @@ pub(super) fn hear<T: DeserializeOwned>(lines: impl BufRead, mut hand_on: impl F
     end();
 }
 
-/// Says a value on a line; whether it could be heard.
+/// Writes a value as a line. Returns whether that worked.
 pub(super) fn say<T: Serialize>(mut to: impl Write, value: &T) -> bool {
     let mut line = serde_json::to_vec(value).expect("everything that is said can be written as JSON");
     line.push(b'\n');
@@ -142,15 +143,15 @@ fn tell(value: &FromProcess) {
     }
 }
 
-/// A process that holds copies, as it begins.
+/// Process that holds copies, at its start.
 pub struct CopyProcess {
-    /// What it is for.
+    /// Purpose of the process.
     pub purpose: Purpose,
     orders: UnboundedReceiver<Order>,
 }
 
 impl CopyProcess {
-    /// Reads from stdin what this process is for; `None` if no agent has started it.
+    /// Reads from stdin the purpose of this process; `None` if it was not started by an agent.
     pub fn started() -> Option<CopyProcess> {
         let mut first = String::new();
         io::stdin().lock().read_line(&mut first).ok()?;
@@ -163,12 +164,12 @@ impl CopyProcess {
         Some(CopyProcess { purpose, orders })
     }
 
-    /// Tells the agent why it cannot go on.
+    /// Tells the agent why the process cannot go on.
     pub fn fail(why: &str) {
         tell(&FromProcess::Failed(why.to_owned()));
     }
 
-    /// Holds the copies of its host until the agent ends it. Says on `log` what a person wants to read.
+    /// Holds the copies of its host until the agent ends it. Writes messages for people to `log`.
     ///
     /// # Errors
     /// Failed I/O, a record that is damaged, or credentials that other hosts do not take.
@@ -227,7 +228,7 @@ impl CopyProcess {
     }
 }
 
-/// The copies of the host.
+/// Copies of the host.
 struct Copies<'a> {
     node: Rc<Node>,
     planned: &'a PlannedDrill,

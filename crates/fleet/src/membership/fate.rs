@@ -5,36 +5,36 @@ use serde::{Deserialize, Serialize};
 use crate::agent_state::state_not_written;
 use crate::message::{Ended, Heartbeat, Work};
 
-/// How it went with a host.
+/// Fate of a host in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "fate")]
 pub enum Fate {
-    /// Not over yet.
+    /// The host's part is not over.
     Open,
-    /// It could not take part.
+    /// The host could not take part.
     Refused {
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// Its part is over.
+    /// The host's part is over.
     Ended {
-        /// How.
+        /// Ending of that part.
         how: Ended,
-        /// The cause, if it could not go on.
+        /// Cause, if the part could not go on.
         why: Option<String>,
-        /// Whether the controller has its evidence.
+        /// Whether the controller has the host's evidence.
         evidence_kept: bool,
     },
 }
 
 impl Fate {
-    /// Whether nothing more is to come of the host.
+    /// Whether nothing more is expected from the host.
     pub fn is_kept(&self) -> bool {
         matches!(self, Fate::Refused { .. } | Fate::Ended { evidence_kept: true, .. })
     }
 }
 
-/// Why a host's part ended, and what is wrong with its state; said once if it is the same.
+/// Cause of a host's ending together with the failure of its state file; only once if both are the same.
 fn both_causes(why: Option<&str>, of_state: Option<&str>) -> Option<String> {
     match (why, of_state) {
         (Some(why), Some(of_state)) if !why.contains(of_state) => Some(format!("{why}; {of_state}")),
@@ -42,7 +42,7 @@ fn both_causes(why: Option<&str>, of_state: Option<&str>) -> Option<String> {
     }
 }
 
-/// What a heartbeat says of the fate of its host. `mine`: it is about the run, whose tests have started if
+/// Fate of a host according to its heartbeat. `mine`: the heartbeat is about this run, whose tests have started if
 /// `has_started`.
 pub(super) fn fate_said(heartbeat: &Heartbeat, mine: bool, has_started: bool) -> Fate {
     match &heartbeat.work {

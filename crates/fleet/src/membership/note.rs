@@ -1,18 +1,18 @@
 //! What a controller says to people.
 
-/// Something that a person wants to read.
+/// Note for people about the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// The host that it is about, if it is about one.
+    /// Host that the note is about; `None` for the run.
     pub host: Option<String>,
-    /// What happened.
+    /// Text of the note, one line.
     pub text: String,
-    /// More about it, for the report and for a person who asks for it.
+    /// Details for the report.
     pub detail: Option<String>,
 }
 
 impl Note {
-    /// What happened, in one line.
+    /// Creates a note from one line of text.
     pub fn new(host: Option<&str>, text: String) -> Note {
         Note { host: host.map(str::to_owned), text, detail: None }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::LOST_AFTER_NS;
 use crate::message::ControllerHead;
 
-/// What each of them said last, by run, and when.
+/// Last message of each other controller, by run, with its time.
 #[derive(Debug, Default)]
 pub(super) struct OtherControllers(BTreeMap<String, (u64, ControllerHead)>);
 
@@ -22,12 +22,12 @@ impl OtherControllers {
         }
     }
 
-    /// Whether the controller of a run lives, as far as one can know that has listened since `listens_ns`.
+    /// Whether the controller of a run is alive, as far as a listener since `listens_ns` can know.
     pub fn lives(&self, now_ns: u64, run: &str, listens_ns: u64) -> bool {
         is_recent(now_ns, self.0.get(run).map_or(listens_ns, |other| other.0))
     }
 
-    /// The run of a living controller that wants this host and goes before one that started at this moment with
+    /// Run of a living controller that wants this host and has precedence over one that started at this moment with
     /// this run.
     pub fn first(&self, now_ns: u64, (since_unix_ns, run): (u64, &str), host: &str) -> Option<&str> {
         let goes_first = |(heard_ns, other): &&(u64, ControllerHead)| {

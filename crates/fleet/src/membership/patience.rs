@@ -5,21 +5,21 @@
 
 use super::{Fate, Membership, Memory};
 
-/// Transfers of a file whose content is not what its host announced. The first one may only continue what an
-/// earlier controller left.
+/// Largest number of transfers of a file whose contents differ from what its host announced. The first may only
+/// continue what an earlier controller left.
 const SPOILED_MAX: u32 = 3;
 
-/// What a controller waits for.
+/// Event for which a controller waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
-    /// The evidence of a host whose part is over.
+    /// Evidence of a host whose part is over.
     Evidence,
-    /// The end of a host that was told to stop.
+    /// End of a host that was told to stop.
     End,
 }
 
 impl Awaited {
-    /// Seconds after which the wait is said, and after which it ends.
+    /// Times after which the wait is reported, and after which it ends, s.
     fn limits_s(self) -> (u64, u64) {
         match self {
             Awaited::Evidence => (10, 60),
@@ -27,7 +27,7 @@ impl Awaited {
         }
     }
 
-    /// What has not happened for this long.
+    /// Description of what has not happened for this long.
     fn missing_for(self, seconds: u64) -> String {
         match self {
             Awaited::Evidence => format!("nothing of its evidence has come for {seconds} s"),
@@ -36,27 +36,27 @@ impl Awaited {
     }
 }
 
-/// The wait for one host.
+/// Wait for one host.
 #[derive(Debug, Default)]
 pub(super) struct Wait {
     awaited: Option<Awaited>,
-    /// When it began, or evidence came last.
+    /// Start of the wait, or time of the last received evidence, ns.
     since_ns: u64,
     is_told: bool,
     spoiled: u32,
-    /// The last order that the host did not obey, and why.
+    /// Last order that the host did not obey, with its reason.
     refusal: Option<String>,
 }
 
 impl Wait {
-    /// Keeps what a heartbeat says of orders that were not obeyed.
+    /// Notes a heartbeat's report about orders that were not obeyed.
     pub fn hear(&mut self, refusals: &[String]) {
         if let Some(last) = refusals.last() {
             self.refusal = Some(last.clone());
         }
     }
 
-    /// The wait for `awaited` goes on. Gives what is to be said of it, and whether it ends.
+    /// Continues the wait for `awaited`. Returns what to report, and whether the wait ends.
     fn go_on(&mut self, awaited: Awaited, now_ns: u64, hears_since_ns: u64) -> Option<(String, bool)> {
         if self.awaited != Some(awaited) {
             (self.awaited, self.since_ns, self.is_told) = (Some(awaited), now_ns, false);
@@ -75,7 +75,7 @@ impl Wait {
     }
 }
 
-/// What is awaited of a host with this fate.
+/// Event that is awaited from a host with this fate.
 fn awaited(memory: &Memory, fate: &Fate, has_run: bool) -> Option<Awaited> {
     match fate {
         Fate::Ended { evidence_kept: false, .. } => Some(Awaited::Evidence),
@@ -85,8 +85,8 @@ fn awaited(memory: &Memory, fate: &Fate, has_run: bool) -> Option<Awaited> {
 }
 
 impl Membership {
-    /// The user asks for the end. Hosts that work end in good order, and their evidence is still collected. Where no
-    /// host works any more, nothing more is waited for. Counts once: a run asks again at each of its turns.
+    /// Handles the user's request for the end. Working hosts end in order, and their evidence is still collected;
+    /// without a working host nothing more is waited for. Repeated calls have no effect.
     pub fn interrupt(&mut self, why: &str) {
         if std::mem::replace(&mut self.is_interrupted, true) {
             return;
@@ -100,14 +100,14 @@ impl Membership {
         }
     }
 
-    /// Bytes of the evidence of a host have come.
+    /// Notes that bytes of a host's evidence arrived.
     pub fn evidence_came(&mut self, now_ns: u64, host: &str) {
         if let Some(member) = self.members.get_mut(host) {
             (member.wait.since_ns, member.wait.is_told) = (now_ns, false);
         }
     }
 
-    /// All bytes of a file of a host have come, and they are not those that it announced.
+    /// Notes that a file of a host arrived completely and differs from what the host announced.
     pub fn evidence_spoiled(&mut self, host: &str, file: &str) {
         let Some(member) = self.members.get_mut(host) else { return };
         member.wait.spoiled += 1;
@@ -116,7 +116,7 @@ impl Membership {
         }
     }
 
-    /// Why the run ends without what is still to come of a host, if it does.
+    /// Reason why the run ends without the missing evidence of a host; `None` if it does not.
     pub fn given_up(&self, host: &str) -> Option<&str> {
         self.memory.given_up.get(host).map(String::as_str)
     }
@@ -126,7 +126,7 @@ impl Membership {
         self.memory.given_up.insert(host.to_owned(), why);
     }
 
-    /// Says which waits are long, and ends those that have reached their limit.
+    /// Reports long waits, and ends those that have reached their limit.
     pub(super) fn look_at_waits(&mut self, now_ns: u64) {
         let Membership { members, memory, hears_since_ns, .. } = self;
         let mut said = Vec::new();

@@ -9,7 +9,7 @@ use crate::message::{Look, Work};
 use crate::sharing::is_declared;
 
 impl Membership {
-    /// Says what the hosts share although their solution file does not say so.
+    /// Notes what the hosts share although their solution file does not declare it.
     pub(super) fn say_what_is_shared(&mut self) {
         let looks = self.heartbeats().filter_map(|(_, heartbeat)| match &heartbeat.work {
             Work::Ready(Look { identity, .. }) => Some(identity.as_slice()),

@@ -12,12 +12,12 @@ use super::place::{
 };
 use crate::Plan;
 
-/// Version of the calculator whose columns these are.
+/// Version of the calculator whose columns the files have.
 const CALCULATOR: &str = "7.6";
-/// First disk number in the calculator's own help. The scripts format disks from here on.
+/// First disk number in the calculator's help; its scripts format disks from there on.
 const START_DRIVE: &str = "2";
 
-/// A table whose second line says the version of its columns.
+/// CSV table whose second line is the version of its columns.
 fn table(columns: &[&str], marker: [&str; 2], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut version = vec![marker[0], marker[1], CALCULATOR];
     version.resize(columns.len(), "");
@@ -25,7 +25,7 @@ fn table(columns: &[&str], marker: [&str; 2], rows: impl Iterator<Item = Vec<Str
     line(columns) + &line(&version) + &rows
 }
 
-/// `Servers.csv`: the volumes of each server, for the script that formats them.
+/// `Servers.csv`: volumes of each server, for the script that formats them.
 pub fn servers(solution: &Solution, plan: &Plan) -> String {
     let per_volume = solution.dag.databases_per_volume;
     let maps: Vec<Vec<(u16, usize)>> =
@@ -61,8 +61,7 @@ pub fn servers(solution: &Solution, plan: &Plan) -> String {
     table(&columns, ["VersionNumber", "2.1"], rows)
 }
 
-/// Columns of `MailboxDatabases.csv` with the same value in every row: what Exchange takes where a script does not say
-/// otherwise.
+/// Columns of `MailboxDatabases.csv` with one value for all rows: the defaults of Exchange.
 const DEFAULTS: [(&str, &str); 17] = [
     ("GC", ""),
     ("OAB", r"\Default Offline Address Book"),
@@ -83,8 +82,8 @@ const DEFAULTS: [(&str, &str); 17] = [
     ("RecoverableItemsWarningQuota", "20 GB"),
 ];
 
-/// Quotas of a mailbox as Exchange writes them: where sending and receiving end, where sending ends, where a warning
-/// comes. Without a quota in the file there is no limit.
+/// Quotas of a mailbox as Exchange writes them: end of sending and receiving, end of sending, warning. Unlimited if
+/// the file has no quota.
 pub fn quotas(quota_mb: Option<f64>) -> [String; 3] {
     let share = |percent: f64| {
         quota_mb.map_or("Unlimited".to_owned(), |quota| format!("{} MB", (quota * percent / 100.0).round()))
@@ -129,7 +128,7 @@ pub fn copies(solution: &Solution, plan: &Plan) -> String {
     table(&columns, ["VersionNumber", "2.1"], rows)
 }
 
-/// `DAGInfo.csv`: the group. The calculator knows two sites; a third has columns of its own.
+/// `DAGInfo.csv`: settings of the group. The calculator knows two sites; further ones get columns of their own.
 pub fn group(solution: &Solution, plan: &Plan) -> String {
     let limits = active_limits(solution, plan);
     let mut cells: Vec<(String, String)> = Vec::new();

@@ -5,10 +5,10 @@
 //! 2. No field begins with a character that a spreadsheet takes for a formula: such a field gets an apostrophe in
 //!    front, which [`plain`] takes away.
 
-/// Characters that make a spreadsheet compute a field.
+/// First characters that make a spreadsheet compute a field.
 const FORMULA: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
-/// A line of fields with its end.
+/// Formats a CSV line.
 pub fn line<T: AsRef<str>>(fields: &[T]) -> String {
     let quoted: Vec<String> = fields
         .iter()
@@ -21,7 +21,7 @@ pub fn line<T: AsRef<str>>(fields: &[T]) -> String {
     quoted.join(",") + "\r\n"
 }
 
-/// A list in one field: names with commas between them, each in quotes where it needs them.
+/// Formats a list in one CSV field: names with commas between them, quoted where needed.
 pub fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let needs_quotes = |name: &str| name.is_empty() || name.contains([',', '"', '\r', '\n', ' ']);
     let quoted = names.into_iter().map(|name| match needs_quotes(name) {
@@ -31,7 +31,7 @@ pub fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     quoted.collect::<Vec<_>>().join(",")
 }
 
-/// The text that [`line`] was given for a field.
+/// Original text of a field that [`line`] wrote.
 pub fn plain(field: &str) -> &str {
     match field.strip_prefix('\'') {
         Some(rest) if is_formula(rest) => rest,
@@ -39,8 +39,8 @@ pub fn plain(field: &str) -> &str {
     }
 }
 
-/// Whether a field, after any apostrophes, would be computed. Fields that begin with apostrophes are guarded, too, so
-/// that [`plain`] gives back every text.
+/// Whether a spreadsheet would compute a field, after any leading apostrophes. Such fields are guarded so that
+/// [`plain`] returns every text unchanged.
 fn is_formula(field: &str) -> bool {
     field.trim_start_matches('\'').starts_with(FORMULA)
 }

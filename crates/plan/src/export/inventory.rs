@@ -29,12 +29,12 @@ pub fn inventory(plan: &Plan) -> String {
     serde_json::to_string_pretty(&inventory).unwrap_or_default() + "\n"
 }
 
-/// Text that Ansible takes as it is, braces included.
+/// Text that Ansible takes literally, braces included.
 fn unsafe_text(text: &str) -> Value {
     json!({ "__ansible_unsafe": text })
 }
 
-/// The name that Ansible knows a host by: its own where that is a plain name.
+/// Name of a host in Ansible: its own if that is a plain name.
 fn alias(name: &str, number: u32) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let is_plain = name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(plain);

@@ -5,19 +5,18 @@ use crate::formula::round_half_up;
 use crate::{Plan, Server};
 use solution::Solution;
 
-/// The settings of one server.
+/// Limits of active databases for one server, as Exchange's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActiveLimits {
     /// `MaximumActiveDatabases`: no further copy becomes active. The fullest server of the site in the worst failure
-    /// that loses no database, by the calculator's bound or by the layout, whichever is more; never above the
-    /// `max_active` of the host.
+    /// that loses no database, by bound or layout, whichever is more; at most the host's `max_active`.
     pub maximum: u32,
-    /// `MaximumPreferredActiveDatabases`: other servers are preferred above it. What the loss of servers within a
-    /// site leaves the fullest one, by the calculator's bound; in a site without active databases as `maximum`.
+    /// `MaximumPreferredActiveDatabases`: above it other servers are preferred. The fullest server after a loss of
+    /// servers within a site, by the calculator's bound; equal to `maximum` in a site without active databases.
     pub preferred: u32,
 }
 
-/// The settings of every server of a group, in the order of the plan.
+/// Limits of every server of a group, in the order of the plan.
 pub fn active_limits(solution: &Solution, plan: &Plan) -> Vec<ActiveLimits> {
     let limits = plan.servers.iter().zip(&solution.hosts).map(|(server, host)| {
         let is_active = solution.sites.iter().any(|site| site.name == server.site && site.active);

@@ -22,7 +22,7 @@ use solution::{Result, Solution};
 
 use crate::Plan;
 
-/// The files, by name, each as it is to be written.
+/// Files of an export, by name.
 ///
 /// # Errors
 /// The layout cannot be added to the solution file.
@@ -41,7 +41,7 @@ pub fn export(solution: &Solution, plan: &Plan) -> Result<Vec<(&'static str, Str
     ])
 }
 
-/// A text for Windows: with the mark of UTF-8 where it has more than ASCII, which its tools need to read it.
+/// Encodes a text for Windows: with a byte order mark if it is not ASCII, as its tools require.
 fn windows(text: &str) -> String {
     if text.is_ascii() { text.to_owned() } else { format!("\u{feff}{text}") }
 }

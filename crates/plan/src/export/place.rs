@@ -10,8 +10,8 @@ pub const DATABASES: &str = r"C:\ExchangeDatabases";
 /// Name of the exported group. A solution file does not name its group.
 pub const GROUP: &str = "DAG1";
 
-/// Folder of each database below [`DATABASES`]: its name, with `_` for each character that Windows does not take. A
-/// name that has such a character, or that Windows would change, also gets the database's number.
+/// Folder of each database below [`DATABASES`]: its name, with `_` for characters that Windows forbids. A name with
+/// such a character, or that Windows would change, also gets the database's number.
 pub fn folders(plan: &Plan) -> Vec<String> {
     let of = |(database, n): (&DatabasePlace, u32)| {
         let refused = |c: char| c.is_control() || r#"<>:"/\|?*"#.contains(c);
@@ -22,18 +22,18 @@ pub fn folders(plan: &Plan) -> Vec<String> {
     plan.layout.databases.iter().zip(1..).map(of).collect()
 }
 
-/// Database file in a folder.
+/// Path of a database file in a folder.
 pub fn edb_file(folder: &str) -> String {
     format!(r"{DATABASES}\{folder}\{folder}.db\{folder}.edb")
 }
 
-/// Folder of the logs.
+/// Path of the folder of the logs.
 pub fn log_folder(folder: &str) -> String {
     format!(r"{DATABASES}\{folder}\{folder}.log")
 }
 
-/// Databases with a copy on a server by volume, and in each volume in the order of the plan: number of the volume, and
-/// index of the database.
+/// Databases with a copy on a server, by number of the volume and then in the order of the plan, as index of the
+/// database.
 pub fn copies_on(plan: &Plan, server: usize) -> Vec<(u16, usize)> {
     let databases = plan.layout.databases.iter().enumerate();
     let here = databases.flat_map(|(index, database)| {
@@ -45,14 +45,14 @@ pub fn copies_on(plan: &Plan, server: usize) -> Vec<(u16, usize)> {
     copies
 }
 
-/// Time that a copy lags behind, as `days.hours:minutes:seconds`.
+/// Replay lag of a copy as `days.hours:minutes:seconds`.
 pub fn time_span(days: f64) -> String {
     let seconds = (days * 86_400.0).round() as u64;
     let (hours, minutes) = (seconds / 3600, seconds / 60);
     format!("{}.{:02}:{:02}:{:02}", hours / 24, hours % 24, minutes % 60, seconds % 60)
 }
 
-/// Whether the copy with this preference, from 0, lags.
+/// Whether the copy with this preference, from 0, is lagged.
 pub fn is_lagged(plan: &Plan, database: &DatabasePlace, preference: usize) -> bool {
     preference + plan.layout.lagged as usize >= database.copies.len()
 }

@@ -14,7 +14,7 @@ use super::place::{
 };
 use crate::Plan;
 
-/// A string that PowerShell takes as it is. It also ends such strings at typographic apostrophes.
+/// PowerShell string literal. Typographic apostrophes end such strings, too, and are doubled.
 pub fn quoted(text: &str) -> String {
     let mut out = String::from("'");
     for c in text.chars() {
@@ -29,7 +29,7 @@ pub fn quoted(text: &str) -> String {
 
 const STOP: &str = "$ErrorActionPreference = 'Stop'\n";
 
-/// `Databases.ps1`.
+/// Script `Databases.ps1`, which creates the databases.
 pub fn databases(solution: &Solution, plan: &Plan) -> solution::Result<String> {
     let users = solution.users()?;
     let mut script = String::from(
@@ -55,7 +55,7 @@ pub fn databases(solution: &Solution, plan: &Plan) -> solution::Result<String> {
     Ok(script)
 }
 
-/// `Copies.ps1`.
+/// Script `Copies.ps1`, which adds the copies.
 pub fn copies(solution: &Solution, plan: &Plan) -> String {
     let mut script = String::from(
         "# Adds every further copy, in the order of activation preference, and does not seed it.\n\
@@ -82,7 +82,7 @@ pub fn copies(solution: &Solution, plan: &Plan) -> String {
     script
 }
 
-/// `Group.ps1`.
+/// Script `Group.ps1`, which creates the group and sets the limits of active databases.
 pub fn group(solution: &Solution, plan: &Plan) -> String {
     let mut script = format!(
         "# Makes the group, adds its members and sets how many databases may be active on each.\n\
@@ -118,7 +118,7 @@ pub fn group(solution: &Solution, plan: &Plan) -> String {
     script
 }
 
-/// `MountPoints.ps1`.
+/// Script `MountPoints.ps1`, which formats and mounts the volumes of a server.
 pub fn mount_points(plan: &Plan) -> String {
     let folders = folders(plan);
     let mut script = format!(

@@ -10,7 +10,7 @@ use crate::Plan;
 use crate::layout::DatabasePlace;
 use crate::toml_text::quoted;
 
-/// The text of the file, and behind it a row for each database where it lists none.
+/// Text of the solution file, with a `[[layout.database]]` row for each database if it lists none.
 ///
 /// # Errors
 /// `layout` is no table of its own.
@@ -36,7 +36,8 @@ pub fn with_layout(solution: &Solution, plan: &Plan) -> Result<String> {
     Ok(text)
 }
 
-/// A database. Volumes that differ between its servers are left out: the plan deals them in the same way again.
+/// Row of a database. A volume number that differs between its servers is left out, because the plan deals it in the
+/// same way again.
 fn row(text: &mut String, plan: &Plan, database: &DatabasePlace) {
     let copies = database.copies.iter().zip(1..).map(|(copy, preference)| {
         format!("[{}, {preference}]", quoted(&plan.servers[usize::from(copy.server)].name))

@@ -4,23 +4,23 @@ use solution::{Behind, Disk, PoolIo, PoolSpec, Raid, Solution, VolumeKind, gib_o
 
 use crate::formula;
 
-/// What one volume's disks can do.
+/// Capacity and I/O of one volume's disks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DiskSet {
-    /// Formatted capacity in GiB.
+    /// Formatted capacity, GiB.
     pub formatted_gib: f64,
-    /// Random I/O per second.
+    /// Random I/O per second of the disks.
     pub random_iops: Option<f64>,
-    /// Sequential I/O per second.
+    /// Sequential I/O per second of the disks.
     pub sequential_iops: Option<f64>,
-    /// Back-end writes per write.
+    /// Back-end writes per front-end write.
     pub write_penalty: f64,
-    /// Share of I/O left while rebuilding.
+    /// Share of the I/O that is left during a rebuild.
     pub rebuild_share: f64,
 }
 
 impl DiskSet {
-    /// `disks` disks of a kind under a RAID level.
+    /// Capacity and I/O of `disks` disks of a kind under a RAID level.
     pub fn new(disk: &Disk, disks: u32, raid: Raid, group_disks: u32) -> DiskSet {
         DiskSet {
             formatted_gib: gib_of_disks(disk.capacity_gb, disks, raid, group_disks),
@@ -31,7 +31,7 @@ impl DiskSet {
         }
     }
 
-    /// The disks of a volume's own.
+    /// Capacity and I/O of a volume's own disks.
     pub fn of(solution: &Solution, volume: &VolumeKind) -> Option<DiskSet> {
         let Behind::Disks { disk, disks, raid } = volume.behind else { return None };
         let mut set = DiskSet::new(&solution.disks[disk], disks, raid, disks);
@@ -39,7 +39,7 @@ impl DiskSet {
         Some(set)
     }
 
-    /// The disks of a pool.
+    /// Capacity and I/O of a pool's disks.
     pub fn of_pool(solution: &Solution, pool: &PoolSpec) -> DiskSet {
         let mut set = DiskSet::new(&solution.disks[pool.disk], pool.disks, pool.raid, pool.group_disks);
         set.formatted_gib = pool.formatted_gib;

@@ -12,7 +12,7 @@ use crate::inputs::Inputs;
 use crate::layout::Layout;
 use crate::sizing::Sizing;
 
-/// Fits the layout on the storage of the file. `worst_volume_actives` are the active databases on the fullest
+/// Computes how the layout uses the storage of the file. `worst_volume_actives`: active databases on the fullest
 /// volume in the worst failure.
 pub fn fit(inputs: &Inputs<'_>, sizing: &Sizing, layout: &Layout, worst_volume_actives: u32) -> Storage {
     let fitting = Fitting { inputs, sizing, layout, worst_volume_actives };
@@ -24,7 +24,7 @@ pub fn fit(inputs: &Inputs<'_>, sizing: &Sizing, layout: &Layout, worst_volume_a
     Storage { ratios: ratios(inputs, sizing, &volumes, &pools), volumes, pools, enclosures }
 }
 
-/// What is fitted.
+/// Input of that computation.
 struct Fitting<'a> {
     inputs: &'a Inputs<'a>,
     sizing: &'a Sizing,
@@ -32,7 +32,7 @@ struct Fitting<'a> {
     worst_volume_actives: u32,
 }
 
-/// What a volume or a pool has to hold and to carry.
+/// Space and I/O that a volume or pool must provide.
 #[derive(Default)]
 struct Demand {
     needed_gib: f64,
@@ -43,7 +43,7 @@ struct Demand {
 }
 
 impl Fitting<'_> {
-    /// Databases on the fullest volume, and volumes with databases, of these hosts.
+    /// Number of databases on the fullest volume of these hosts, and number of volumes with databases.
     fn most_databases(&self, hosts: &[usize]) -> (u32, u32) {
         let mut counts = BTreeMap::<(u8, u16), u32>::new();
         for copy in self.layout.databases.iter().flat_map(|database| &database.copies) {
@@ -56,8 +56,7 @@ impl Fitting<'_> {
         (fullest, volumes)
     }
 
-    /// Numbers of the entries that describe volumes of a host for one purpose, and those volumes. They share
-    /// its databases.
+    /// Entries that describe volumes of one role on a host, and these volumes. They share its databases.
     fn alike(&self, host: usize, role: Role) -> (Vec<usize>, u32) {
         let volumes = self.inputs.solution.volumes.iter().enumerate();
         let alike = volumes.filter(|(_, other)| other.role == role && other.hosts.contains(&host));
@@ -65,7 +64,7 @@ impl Fitting<'_> {
         (alike.map(|(entry, _)| entry).collect(), count)
     }
 
-    /// The kind of volume with this number.
+    /// Use of the kind of volume with this number.
     fn volume(&self, entry: usize, volume: &VolumeKind) -> Use {
         let solution = self.inputs.solution;
         let (fullest, _) = self.most_databases(&volume.hosts);
@@ -91,7 +90,7 @@ impl Fitting<'_> {
         Use { count, disks, disks_in_all, databases, advice: self.crowded(entry, volume), ..base }
     }
 
-    /// Copies of databases on each volume of a kind, on the fullest host.
+    /// Number of copies on each volume of a kind, on the fullest host.
     fn copies_on(&self, volume: &VolumeKind) -> f64 {
         let on_host = |host: usize| {
             let copies = self.layout.databases.iter().flat_map(|database| &database.copies);
@@ -145,7 +144,7 @@ impl Fitting<'_> {
         }
     }
 
-    /// Said once for each host, with the last of its entries.
+    /// Sentence about a host without room for its databases, with the last of its entries.
     fn crowded(&self, entry: usize, volume: &VolumeKind) -> Option<String> {
         if volume.role != Role::Database {
             return None;
@@ -161,7 +160,7 @@ impl Fitting<'_> {
         })
     }
 
-    /// How a demand uses the disks and the capacity, as of one volume without a name.
+    /// Use of disks and capacity by a demand.
     fn used(&self, demand: &Demand, set: Option<DiskSet>, capacity_gib: Option<f64>) -> Use {
         let read_share = self.inputs.figures.read_share;
         let penalty = set.map_or(1.0, |set| set.write_penalty);
@@ -203,7 +202,7 @@ impl Fitting<'_> {
         }
     }
 
-    /// The pool with this number, which holds what its volumes do.
+    /// Use of the pool with this number, which carries its volumes.
     fn pool(&self, entry: usize, pool: &PoolSpec, volumes: &[Use]) -> Use {
         let solution = self.inputs.solution;
         let set = DiskSet::of_pool(solution, pool);
@@ -282,7 +281,7 @@ impl Fitting<'_> {
     }
 }
 
-/// What a volume is for, in a word.
+/// Name of a role for people.
 fn role_word(role: Role) -> &'static str {
     match role {
         Role::Database => "database",

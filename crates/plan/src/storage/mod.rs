@@ -14,58 +14,58 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use solution::{Behind, Solution};
 
-/// What binds a volume or a pool.
+/// Limit that is nearer for a volume or a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Binding {
-    /// Capacity is used more than I/O.
+    /// Capacity is used to a larger share than I/O.
     Capacity,
-    /// I/O is used more than capacity.
+    /// I/O is used to a larger share than capacity.
     Iops,
 }
 
 /// Use of one kind of volume, or of one pool.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Use {
-    /// Name in the file.
+    /// Name of the entry in the file.
     pub name: String,
-    /// What it is for, in a word.
+    /// Role, as a word.
     pub role: &'static str,
-    /// How many alike there are in one group (volumes), or in the environment (pools).
+    /// Number of volumes of this kind in one group, or of pools in the environment.
     pub count: u32,
-    /// Disks in each; 0 for a part of a pool.
+    /// Number of disks in each; 0 for a part of a pool.
     pub disks: u32,
-    /// Disks of all of them in the environment.
+    /// Number of disks of all of them in the environment.
     pub disks_in_all: u32,
-    /// Databases on the fullest.
+    /// Number of databases on the fullest one.
     pub databases: u32,
-    /// Formatted capacity of each in GiB, where it is known.
+    /// Formatted capacity of each, GiB, if known.
     pub formatted_gib: Option<f64>,
-    /// Capacity in GiB after compression and deduplication, where it differs.
+    /// Capacity after compression and deduplication, GiB, if different.
     pub effective_gib: Option<f64>,
-    /// Space that is needed in GiB, free space included.
+    /// Needed space, free space included, GiB.
     pub needed_gib: f64,
-    /// Needed space over (effective) capacity.
+    /// Needed space divided by (effective) capacity.
     pub capacity_share: Option<f64>,
-    /// Database I/O per second, all copies counted.
+    /// Database I/O per second of all copies.
     pub iops: f64,
-    /// The same behind RAID.
+    /// Back-end I/O per second, behind RAID.
     pub back_end_iops: f64,
-    /// Random I/O per second that the disks are planned with.
+    /// Planned random I/O per second of the disks.
     pub disk_iops: Option<f64>,
-    /// Back-end I/O over what the disks give, all copies counted.
+    /// Back-end I/O of all copies divided by that of the disks.
     pub iops_share: Option<f64>,
-    /// The same while a failed disk is rebuilt; `None` where nothing is rebuilt.
+    /// The same during a rebuild; `None` where nothing is rebuilt.
     pub iops_share_rebuilding: Option<f64>,
-    /// The same when only active copies of the worst failure are counted.
+    /// The same with the active copies of the worst failure only.
     pub iops_share_worst_active: Option<f64>,
-    /// Log writes per second over the sequential I/O of the disks.
+    /// Log writes per second divided by the sequential I/O of the disks.
     pub log_share: Option<f64>,
-    /// Which of the two is nearer to its limit.
+    /// Limit that is nearer: capacity or I/O.
     pub binds: Option<Binding>,
-    /// What would have to change, when it does not fit.
+    /// What has to change if it does not fit.
     pub advice: Option<String>,
-    /// Index of the entry in the file (`[[volume]]` or `[[pool]]`).
+    /// Index of the `[[volume]]` or `[[pool]]` entry in the file.
     #[serde(skip)]
     pub entry: usize,
 }
@@ -73,65 +73,65 @@ pub struct Use {
 /// Disks of an enclosure against its bays.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct EnclosureUse {
-    /// Name.
+    /// Name of the enclosure.
     pub name: String,
-    /// Disks for databases and logs.
+    /// Number of disks for databases and logs.
     pub database_disks: u32,
-    /// Hot spares, restore and AutoReseed disks, and others.
+    /// Number of hot spares, restore and AutoReseed disks, and others.
     pub other_disks: u32,
-    /// Bays, where given.
+    /// Number of bays, if given.
     pub bays: Option<u32>,
-    /// Needed space of all volumes over their capacity.
+    /// Needed space of all volumes divided by their capacity.
     pub capacity_share: Option<f64>,
-    /// Back-end I/O over what the disks give.
+    /// Back-end I/O divided by that of the disks.
     pub iops_share: Option<f64>,
 }
 
-/// The ratios that papers print, over the database disks of the part under test.
+/// Ratios as papers print them, over the database disks of the part under test.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Ratios {
-    /// Raw capacity in TB (10^12 bytes).
+    /// Raw capacity, TB (10^12 bytes).
     pub raw_tb: f64,
-    /// Formatted capacity in TiB.
+    /// Formatted capacity, TiB.
     pub formatted_tib: f64,
-    /// Effective capacity in TiB, where it differs.
+    /// Effective capacity, TiB, if different.
     pub effective_tib: Option<f64>,
-    /// Planned databases in TiB.
+    /// Size of the planned databases, TiB.
     pub database_tib: f64,
-    /// Test databases in TiB, where `[sizing]` gives them.
+    /// Size of the test databases, TiB, if `[sizing]` gives it.
     pub test_database_tib: Option<f64>,
-    /// Formatted over raw, both in bytes.
+    /// Formatted divided by raw capacity, both in bytes.
     pub formatted_of_raw: f64,
-    /// Formatted TiB over raw TB, as papers print it.
+    /// Formatted TiB divided by raw TB, as papers print it.
     pub formatted_of_raw_as_printed: f64,
-    /// Test databases (planned ones where there are none) over formatted.
+    /// Test databases (planned ones if there are none) divided by formatted capacity.
     pub database_of_formatted: f64,
-    /// The same over raw, in the mixed units of the papers.
+    /// Test databases divided by raw capacity, in the mixed units of the papers.
     pub database_of_raw_as_printed: f64,
-    /// The same over effective capacity.
+    /// Test databases divided by effective capacity.
     pub database_of_effective: Option<f64>,
 }
 
-/// The whole picture.
+/// Use of all storage of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Storage {
-    /// Kinds of volume.
+    /// Use of each kind of volume.
     pub volumes: Vec<Use>,
-    /// Shared pools.
+    /// Use of each shared pool.
     pub pools: Vec<Use>,
-    /// Enclosures.
+    /// Use of each enclosure.
     pub enclosures: Vec<EnclosureUse>,
-    /// Ratios; `None` when no disk is described.
+    /// Ratios of the papers; `None` if no disk is described.
     pub ratios: Option<Ratios>,
 }
 
 impl Storage {
-    /// Sentences about what does not fit; empty when all does.
+    /// Sentences about what does not fit; empty if all does.
     pub fn misfits(&self) -> Vec<String> {
         self.volumes.iter().chain(&self.pools).flat_map(Use::misfits).collect()
     }
 
-    /// Sentences about what cannot be judged because the file does not say it; empty when it says everything.
+    /// Sentences about what the file lacks for a judgement; empty if nothing.
     pub fn unknowns(&self, solution: &Solution) -> Vec<String> {
         // Parts of a pool are judged with it.
         let in_pool = |used: &&Use| matches!(solution.volumes[used.entry].behind, Behind::Pool(_));
@@ -143,7 +143,7 @@ impl Storage {
 }
 
 impl Use {
-    /// What is not known of it although the plan needs it, and the keys that would say so.
+    /// What a volume or pool lacks for a judgement, with the keys that would give it.
     fn unknown(&self, keys: &str) -> Option<String> {
         let space = self.needed_gib > 0.0 && self.capacity_share.is_none();
         let logs_alone = self.role == "log" && self.log_share.is_none();
@@ -158,7 +158,7 @@ impl Use {
         Some(format!("{}: {what} not known ({keys})", self.name))
     }
 
-    /// Sentences about what does not fit; empty when all does.
+    /// Sentences about what does not fit; empty if all does.
     pub fn misfits(&self) -> Vec<String> {
         let mut sentences: Vec<String> = self.advice.iter().cloned().collect();
         let name = &self.name;

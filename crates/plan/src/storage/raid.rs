@@ -8,24 +8,24 @@ use crate::formula;
 use crate::inputs::Inputs;
 use crate::sizing::Sizing;
 
-/// A RAID level and what it asks of one server, databases and logs together.
+/// Number of disks of one server, databases and logs together, under one RAID level.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RaidChoice {
-    /// The level, for people.
+    /// Name of the RAID level for people.
     pub raid: &'static str,
-    /// Kind of disk: that of the first volume for databases.
+    /// Kind of disk of the first database volume.
     pub disk: String,
-    /// I/O per second of the disks.
+    /// Back-end I/O per second.
     pub back_end_iops: f64,
-    /// Disks that carry the I/O; `None` where the I/O of a disk is not known.
+    /// Number of disks that the I/O needs; `None` if the I/O of a disk is not known.
     pub disks_by_iops: Option<u32>,
-    /// The same while a failed disk is rebuilt.
+    /// The same during a rebuild.
     pub disks_by_iops_rebuilding: Option<u32>,
-    /// Disks that hold the volumes, in one parity group.
+    /// Number of disks that the space needs, in one parity group.
     pub disks_by_capacity: u32,
 }
 
-/// Every level of the calculator; none where the file names no disk for databases.
+/// All RAID levels of the calculator; none if the file names no disk for databases.
 pub fn choices(inputs: &Inputs<'_>, sizing: &Sizing) -> Vec<RaidChoice> {
     let per_server = |key: &str| sizing.row(key).and_then(|row| row.per_server).unwrap_or_default();
     let gb = per_server("database_volume_gb") + per_server("log_volume_gb");
@@ -48,7 +48,7 @@ pub fn choices(inputs: &Inputs<'_>, sizing: &Sizing) -> Vec<RaidChoice> {
     [Raid::Raid0, Raid::Raid1, Raid::Raid10, Raid::Raid5, Raid::Raid6].map(choice).into()
 }
 
-/// The kind of disk under the first volume for databases.
+/// Kind of disk of the first database volume.
 fn database_disk<'a>(inputs: &Inputs<'a>) -> Option<&'a Disk> {
     let solution = inputs.solution;
     let volume = solution.volumes.iter().find(|volume| volume.role == Role::Database)?;
@@ -59,7 +59,7 @@ fn database_disk<'a>(inputs: &Inputs<'a>) -> Option<&'a Disk> {
     }
 }
 
-/// The first number of disks from `least` on that the level can be made of.
+/// Least number of disks from `least` on with which the RAID level can be built.
 fn formable(raid: Raid, least: u32) -> u32 {
     (least.max(1)..).find(|&disks| raid.lacks(disks).is_none()).unwrap_or(least)
 }

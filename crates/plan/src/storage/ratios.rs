@@ -15,14 +15,14 @@ struct UnderTest {
     raw_gb: f64,
     formatted_gib: f64,
     effective_gib: f64,
-    /// Planned databases.
+    /// Size of the planned databases, GB.
     database_gb: f64,
-    /// Test databases.
+    /// Size of the test databases, GiB.
     test_gib: f64,
 }
 
 impl UnderTest {
-    /// As in a run, the first database volumes of each host under test, whatever entry they are from.
+    /// Adds the first database volumes of each host under test, over all entries, as a run uses them.
     fn add_volumes(&mut self, inputs: &Inputs<'_>, sizing: &Sizing, volumes: &[Use]) {
         let solution = inputs.solution;
         let test_mib = solution.test_database_mib.unwrap_or(0);
@@ -39,7 +39,7 @@ impl UnderTest {
         }
     }
 
-    /// Pools alike share the hosts evenly: as many as the hosts under test need.
+    /// Adds pools: as many of a kind as the hosts under test need, since pools of a kind share the hosts evenly.
     fn add_pools(&mut self, inputs: &Inputs<'_>, pools: &[Use]) {
         let solution = inputs.solution;
         for (pool, used) in solution.pools.iter().zip(pools) {

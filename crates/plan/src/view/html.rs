@@ -12,17 +12,17 @@ use results::figures::number;
 use crate::formula::round_half_up;
 use crate::{Kind, Plan, Scenario, Use};
 
-/// Failures that get a picture of their own.
+/// Largest number of failures with a picture of their own.
 const MAX_PICTURES: usize = 12;
 
-/// Width of a server column and of the gap between sites, in the units of the picture.
+/// Width of a server column and of the gap between sites, in picture units.
 const COLUMN: usize = 22;
 const GAP: usize = 14;
-/// Room for the names of the databases.
+/// Width of the column with the names of the databases, in picture units.
 const NAMES: usize = 96;
 const HEAD: usize = 24;
 
-/// The plan as a page.
+/// Renders the plan as an HTML page.
 pub fn html(plan: &Plan) -> String {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -70,7 +70,7 @@ pub fn html(plan: &Plan) -> String {
     page.unwrap_or_else(|error| format!("<pre>{error}</pre>"))
 }
 
-/// The calculator's figure for a kind of failure.
+/// Calculator's figure for a kind of failure.
 pub(super) fn bound_of(plan: &Plan, kind: Kind) -> Option<f64> {
     match kind {
         Kind::Normal => Some(plan.bound.normal),
@@ -82,7 +82,7 @@ pub(super) fn bound_of(plan: &Plan, kind: Kind) -> Option<f64> {
     }
 }
 
-/// Failures worth a picture: nothing lost, named ones, the worst of each kind, then all enclosures and sites.
+/// Failures that get a picture: none lost, named ones, the worst of each kind, then all enclosures and sites.
 fn pictured(plan: &Plan) -> Vec<usize> {
     let all = &plan.failures.scenarios;
     let mut chosen = vec![0];
@@ -102,7 +102,7 @@ fn pictured(plan: &Plan) -> Vec<usize> {
     unique
 }
 
-/// Left edge of each server's column.
+/// Left edge of each server's column, in picture units.
 fn columns(plan: &Plan) -> Vec<usize> {
     let mut x = NAMES;
     let mut edges = Vec::with_capacity(plan.servers.len());
@@ -116,7 +116,7 @@ fn columns(plan: &Plan) -> Vec<usize> {
     edges
 }
 
-/// Servers as columns, databases as rows, one layer of active copies per pictured failure.
+/// Picture of the layout: servers as columns, databases as rows, one layer of active copies per failure.
 fn picture(plan: &Plan, pictures: &[usize]) -> String {
     let edges = columns(plan);
     let rows = plan.layout.databases.len();
@@ -198,7 +198,7 @@ fn write_heads(svg: &mut String, plan: &Plan, edges: &[usize], height: usize) ->
     Ok(())
 }
 
-/// Active databases per server in one failure, over those of normal operation.
+/// Bar chart of active databases per server in one failure, beside normal operation.
 fn bars(plan: &Plan, scenario: &Scenario) -> String {
     const BAR: usize = 11;
     const TALL: u32 = 64;

@@ -7,14 +7,14 @@ use results::figures::{counted, number};
 use super::terminal::fit;
 use crate::search::Found;
 
-/// Designs that are shown; the rest is in the JSON.
+/// Largest number of designs in the text; the JSON has all.
 const DESIGNS: usize = 12;
 
-/// Losing neighbours shown under each design.
+/// Number of losing neighbours shown under each design.
 const NEIGHBOURS: usize = 3;
 
 impl Found {
-    /// The answer as text of at most 100 columns.
+    /// Renders the answer as text of at most 100 columns.
     pub fn terminal(&self) -> String {
         let mut out = String::new();
         // Writing to a String cannot fail.

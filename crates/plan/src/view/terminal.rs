@@ -9,12 +9,12 @@ use crate::formula::round_half_up;
 use crate::view::html::bound_of;
 use crate::{Block, Plan, Ratios, Server, Use};
 
-/// Rows of the layout that are shown; the rest is in the JSON and the HTML.
+/// Largest number of rows of the layout in the text; JSON and HTML have all.
 const LAYOUT_ROWS: usize = 16;
 
 const WIDTH: usize = 100;
 
-/// The plan as text of at most 100 columns.
+/// Renders the plan as text of at most 100 columns.
 pub fn terminal(plan: &Plan) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -92,7 +92,7 @@ fn sizing(out: &mut String, plan: &Plan) -> Written {
     figures(out, plan)
 }
 
-/// Figures beside the table, under their headings.
+/// Renders the figures under their headings.
 fn figures(out: &mut String, plan: &Plan) -> Written {
     let mut group = "";
     for one in &plan.figures {
@@ -149,7 +149,7 @@ fn storage(out: &mut String, plan: &Plan) -> Written {
     raid(out, plan)
 }
 
-/// The disks of a server under each RAID level.
+/// Renders the disks of a server under each RAID level.
 fn raid(out: &mut String, plan: &Plan) -> Written {
     let Some(first) = plan.raid.first() else { return Ok(()) };
     title(out, &format!("Disks of a server for its databases, by RAID level ({})", fit(&first.disk, 40)))?;
@@ -355,12 +355,12 @@ fn checks(out: &mut String, plan: &Plan) -> Written {
     wrapped(out, &plan.verdict)
 }
 
-/// A number without decimals.
+/// Formats a number without decimals.
 fn whole(value: f64) -> String {
     number(value, 0)
 }
 
-/// A number without needless decimals.
+/// Formats a number without trailing zeros.
 fn short(value: f64) -> String {
     number(value, if (value - value.round()).abs() < 1e-9 { 0 } else { 2 })
 }
@@ -369,7 +369,7 @@ fn percent(share: Option<f64>) -> String {
     share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0))
 }
 
-/// `text` cut to `width` characters, with a sign that it was.
+/// Shortens `text` to `width` characters, with a mark.
 pub(super) fn fit(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -377,7 +377,7 @@ pub(super) fn fit(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// `text` broken at spaces, continued with an indent.
+/// Wraps `text` at spaces, with an indent.
 fn wrapped(out: &mut String, text: &str) -> Written {
     let mut column = 0;
     for word in text.split(' ') {
