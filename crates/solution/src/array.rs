@@ -7,26 +7,26 @@ use crate::names::Named;
 use crate::source::Mistakes;
 use crate::storage::{Behind, PoolSpec, disk_index};
 
-/// Of groups that the file says nothing of: the element that midrange arrays came with.
+/// Stripe element in KiB of a RAID group for which the file states none: that of midrange arrays.
 const STRIPE_ELEMENT_KIB: u64 = 64;
 
 impl StorageArray {
-    /// Bytes of a RAID group on one disk before the next one's turn, in KiB.
+    /// Stripe element of a RAID group, KiB: bytes on one disk before the next disk follows.
     pub fn stripe_element_kib(&self) -> u64 {
         self.stripe_element_kib.unwrap_or(STRIPE_ELEMENT_KIB)
     }
 
-    /// The same of a log-structured store; as for its kind when `None`.
+    /// Stripe element of a log-structured store, KiB; `None`: that of its kind.
     pub fn stripe_element_kib_of_store(&self) -> Option<u64> {
         self.stripe_element_kib
     }
 
-    /// Pools keep data in a store with ways of its own, not as groups of disks.
+    /// Whether pools keep data in a store instead of RAID groups.
     pub fn has_store(&self) -> bool {
         matches!(self.store, Some(Store::LogStructured { .. } | Store::Replicated(_)))
     }
 
-    /// The store of copies on several nodes.
+    /// Replicated store of the array, if it has one.
     pub fn replicated(&self) -> Option<&ReplicatedStore> {
         match &self.store {
             Some(Store::Replicated(store)) => Some(store),
@@ -34,7 +34,7 @@ impl StorageArray {
         }
     }
 
-    /// Disks that a volume lies on, in a replicated store those of one node; none in a log-structured one.
+    /// Number of disks of a volume; in a replicated store those of one node; none in a log-structured store.
     pub(crate) fn disks_of(&self, behind: Behind, pools: &[PoolSpec]) -> u32 {
         let pool = match behind {
             Behind::Disks { disks, .. } => return disks,
@@ -51,7 +51,7 @@ impl StorageArray {
     }
 }
 
-/// Checks what stands beside the stores and groups of an array, and does not go with all of them.
+/// Checks parts of an array that do not fit together with its stores and groups.
 pub(crate) fn check_array(file: &SolutionFile) -> Checked<()> {
     let Some(array) = &file.array else { return Ok(()) };
     if let Some(Store::LogStructured { cache_disk, .. }) = &array.store {
@@ -75,7 +75,7 @@ pub(crate) fn check_array(file: &SolutionFile) -> Checked<()> {
     Ok(())
 }
 
-/// Volumes and pools as the array has them: checked for what tests and drills may use.
+/// Checks volumes and pools of an array as far as tests and drills use them.
 pub(crate) fn check_volumes(array: &StorageArray, named: &Named, mistakes: &mut Mistakes<'_>) {
     let volumes = named.hosts.iter().flat_map(|host| &host.volumes);
     for volume in volumes.filter(|volume| volume.path.is_some()) {
@@ -96,7 +96,7 @@ pub(crate) fn check_volumes(array: &StorageArray, named: &Named, mistakes: &mut 
     }
 }
 
-/// Copies on other nodes need nodes.
+/// Refuses protection by copies on nodes in a pool without nodes.
 fn refuse_nodes(raid: Raid, path: String) -> Checked<()> {
     match raid {
         Raid::Replica2 | Raid::Replica3 => {

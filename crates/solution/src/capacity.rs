@@ -20,19 +20,19 @@ use crate::storage::{Behind, PoolSpec, gib_of_disks};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// Whether what needs so much space finds it. Data sheets round: a drive of 4 TB holds 4,000.787 GB.
+/// Whether needed bytes fit. Data sheets round: a drive of 4 TB holds 4,000.787 GB.
 pub fn fits(needs_gib: f64, holds_gib: f64) -> bool {
     const ROUNDED: f64 = 1.001;
     needs_gib <= holds_gib * ROUNDED
 }
 
-/// What databases lie on.
+/// Space for databases: a volume, or the pool that contains it.
 struct Room<'a> {
     named: &'a Named,
     array: Option<&'a StorageArray>,
 }
 
-/// Refuses databases that are larger than their volume, or than the pool that their volumes lie in.
+/// Refuses databases that are larger than their volume, or than the pool of their volumes.
 pub(crate) fn check(named: &Named, array: Option<&StorageArray>, mistakes: &mut Mistakes<'_>) {
     let room = Room { named, array };
     let mut in_pools = BTreeMap::<(String, usize), u64>::new();
@@ -99,7 +99,7 @@ impl Room<'_> {
         Err(wrong.help("more or larger disks, or smaller databases ([sizing])"))
     }
 
-    /// GiB that a pool holds after RAID or copies; `None` if that is not known before a test.
+    /// Capacity of a pool after RAID or copies, GiB; `None` if it is known only after a test.
     fn pool_gib(&self, pool: &PoolSpec) -> Option<f64> {
         let spares = match &self.array?.store {
             Some(Store::LogStructured { .. }) => return None,

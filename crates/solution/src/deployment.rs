@@ -8,71 +8,71 @@ use crate::error::Wrong;
 use crate::file::{Generation, Mix, TestKind, ThresholdWishes};
 use crate::hosts::InstanceSpec;
 
-/// Everything that a run on one host needs.
+/// Deployment of one host: everything that its run needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Deployment {
     /// Name of the solution.
     pub solution: String,
     /// Name of the host.
     pub host: String,
-    /// Generation that the defaults were taken from.
+    /// Exchange generation from which defaults were taken.
     pub generation: Generation,
     /// Database instances, in the order of the file.
     pub instances: Vec<InstanceSpec>,
-    /// Volumes that hold them.
+    /// Volumes of the instances.
     pub volumes: Vec<VolumeSpec>,
-    /// The engine.
+    /// Parameters of the engine.
     pub engine: EngineSpec,
-    /// The load.
+    /// Load on the host.
     pub load: LoadSpec,
-    /// The tests in their order.
+    /// Tests in their order.
     pub tests: Vec<TestSpec>,
 }
 
 /// A volume under test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeSpec {
-    /// Name.
+    /// Name of the volume.
     pub name: String,
-    /// Folder.
+    /// Path of the volume's folder.
     pub dir: String,
 }
 
-/// The engine's parameters.
+/// Parameters of the database engine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct EngineSpec {
-    /// Log that recovery may have to replay.
+    /// Checkpoint depth: bytes of log that recovery may have to replay.
     pub checkpoint_depth_bytes: u64,
     /// Clean share of the cache below which pages are written out, 0 to 1.
     pub flush_start: f64,
     /// Clean share of the cache at which writing out stops, 0 to 1.
     pub flush_stop: f64,
-    /// Background maintenance runs during the load.
+    /// Whether background maintenance runs during the load.
     pub maintenance: bool,
-    /// Background maintenance runs while logs are replayed.
+    /// Whether background maintenance runs during a soft recovery.
     pub recovery_maintenance: bool,
-    /// Pause of the maintenance reader.
+    /// Pause of the maintenance reader after each read, ms.
     pub maintenance_pause_ms: f64,
-    /// The pause ends at the next multiple of this.
+    /// The pause ends at the next multiple of this, ms.
     pub maintenance_tick_ms: f64,
 }
 
-/// How the load is driven.
+/// Mode of the load: closed, paced or tuned.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum LoadMode {
-    /// So many sessions, shared by all databases.
+    /// Closed load: a number of sessions, shared by all databases.
     Closed {
         /// Sessions on the host.
         sessions: u32,
     },
-    /// Hold so many transactional I/O per second.
+    /// Paced load by transactional I/O per second.
     PacedIops {
-        /// I/O per second on the host.
+        /// Transactional I/O per second on the host.
         iops: f64,
     },
-    /// As many sessions as the test `tune` has found.
+    /// Closed load with the number of sessions that the test `tune` found.
     Tuned,
-    /// Hold so many batches per second.
+    /// Paced load by batches per second.
     PacedBatches {
         /// Batches per second on the host.
         batches_per_s: f64,
@@ -84,60 +84,60 @@ pub enum LoadMode {
 pub struct LoadSpec {
     /// Closed or paced.
     pub mode: LoadMode,
-    /// Transactional I/O per second that a test must reach.
+    /// Target: transactional I/O per second that a test must reach.
     pub target_iops: Option<f64>,
     /// Transactional I/O per second of one mailbox in the planned profile.
     pub iops_per_mailbox: Option<f64>,
-    /// How far below the target still passes, 0 to 1.
+    /// Share of the target by which the load may stay below it, 0 to 1.
     pub tolerance: f64,
     /// Rest of a session after a batch, as a multiple of the time the batch took.
     pub idle_factor: f64,
-    /// Operations of a batch.
+    /// Mix of operations in a batch.
     pub mix: Mix,
-    /// Copies whose log reading is imitated, the active one included.
+    /// Number of copies whose log reading is imitated, the active one included.
     pub copies: u32,
 }
 
-/// Latencies in ms; `None` is not judged.
+/// Latency limits of a test, ms; `None` is not judged.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Thresholds {
-    /// Mean database read latency.
+    /// Mean database read latency, ms.
     pub read_avg_ms: Option<f64>,
-    /// Worst sample of the database read latency.
+    /// Worst sample of the database read latency, ms.
     pub read_max_ms: Option<f64>,
-    /// Mean log write latency.
+    /// Mean log write latency, ms.
     pub log_write_avg_ms: Option<f64>,
-    /// Worst sample of the log write latency.
+    /// Worst sample of the log write latency, ms.
     pub log_write_max_ms: Option<f64>,
 }
 
-/// One test.
+/// Test with its resolved parameters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TestSpec {
-    /// What is done.
+    /// Kind of the test.
     pub kind: TestKind,
-    /// Measured window, or time limit.
+    /// Length of the measured window, or time limit, s.
     pub duration_s: f64,
-    /// Time limit of reading databases for a checksum or backup: what was read by then counts; none when `None`.
+    /// Time limit of a checksum or backup, s; what was read by then counts. `None`: no limit.
     pub limit_s: Option<f64>,
-    /// A load test ends before its time once its figures are known to this percentage; never when `None`.
+    /// Precision in percent at which a load test ends early; `None`: it never does.
     pub until_percent: Option<f64>,
-    /// Longest wait for a filled cache.
+    /// Longest warm-up, s.
     pub warmup_limit_s: f64,
-    /// Logs to generate or to verify per instance.
+    /// Number of logs per instance to generate or to verify.
     pub logs: u32,
-    /// Folder of the backup; beside each database (folder `backup`) when `None`.
+    /// Folder of the backup; `None`: folder `backup` beside each database.
     pub backup_dir: Option<String>,
-    /// Latencies to judge.
+    /// Latency limits of the test.
     pub thresholds: Thresholds,
-    /// What the published programme judges in a test of this kind and length.
+    /// Latency limits of the published programme for a test of this kind and length.
     pub published: Thresholds,
-    /// What fails in a drill.
+    /// Failures of a drill.
     pub drill: Option<DrillSpec>,
 }
 
 impl Thresholds {
-    /// What the published tests judged: strict up to 6 hours, lenient (`stress`) beyond.
+    /// Latency limits of the published tests: strict up to 6 hours, lenient (`stress`) beyond.
     pub fn published(generation: Generation, stress: bool) -> Thresholds {
         let (log_write_avg, max) = match (generation, stress) {
             (Generation::E2003, _) => (20.0, None),
@@ -170,12 +170,12 @@ impl Solution {
         self.hosts.iter().filter(|host| host.is_under_test).collect()
     }
 
-    /// The tests in their order. In which folder of a host a backup lies is said by its deployment.
+    /// Tests in their order. The folder of a backup depends on the deployment of the host.
     pub fn tests(&self) -> impl Iterator<Item = &TestSpec> {
         self.tests.iter().map(|test| &test.spec)
     }
 
-    /// What a run on one host needs; `None` is allowed when only one host is tested.
+    /// Deployment of one host; `None` is allowed when only one host is tested.
     ///
     /// # Errors
     /// A host that is not under test, or one whose instances the file does not describe well enough to run them.

@@ -11,35 +11,35 @@ use crate::names::Named;
 use crate::source::Mistakes;
 use crate::template::{Names, name_on_disk, refuse_foreign_name};
 
-/// A drill with nothing left to default.
+/// Drill with all defaults resolved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DrillSpec {
-    /// How many log generations an activation may lose.
+    /// Mount dial: number of log generations that an activation may lose.
     pub mount_dial: MountDial,
-    /// Which copy acknowledges commits with the active one.
+    /// Partner: whether the copy that acknowledges commits is in the same or another site.
     pub partner: Partner,
-    /// What fails, in the order of time.
+    /// Failures in the order of time.
     pub failures: Vec<Failure>,
 }
 
-/// A failure of a drill, by the hosts that it hits.
+/// Failure of a drill with the hosts that it hits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What fails.
+    /// Kind of the failure.
     pub kind: DrillEventKind,
-    /// Hosts that it hits.
+    /// Hosts that the failure hits.
     pub hosts: Vec<String>,
-    /// The volume that fails.
+    /// Volume that fails, for the failure of a volume.
     pub volume: Option<String>,
-    /// In words: `host MBX1 is killed`.
+    /// Description, such as `host MBX1 is killed`.
     pub what: String,
-    /// Seconds after the begin of the drill's window.
+    /// Time of the failure, s after the window opens.
     pub at_s: f64,
-    /// When it is back, seconds after the begin of the window.
+    /// Time when the part is back, s after the window opens; `None`: not in this drill.
     pub back_at_s: Option<f64>,
 }
 
-/// Resolves the drill of a test of kind `drill`; refuses one anywhere else.
+/// Resolves the drill of a test of kind `drill`; refuses a drill in other tests.
 pub(crate) fn drill(
     file: &SolutionFile,
     test: &Test,
@@ -73,7 +73,7 @@ pub(crate) fn drill(
     })
 }
 
-/// The drill of a test, where there has to be one.
+/// Drill table of a test of kind `drill`, which must have one.
 fn described<'a>(test: &'a Test, path: &str) -> Checked<Option<&'a Drill>> {
     let is_drill = test.kind == TestKind::Drill;
     let silent = "the drill does not say what fails";
@@ -94,7 +94,7 @@ fn described<'a>(test: &'a Test, path: &str) -> Checked<Option<&'a Drill>> {
     }
 }
 
-/// The copies of a drill lie in folders that are called as the layout calls its databases.
+/// Refuses database names that differ from the layout's, since folders of a drill's copies are named after the layout.
 fn refuse_foreign_copies(file: &SolutionFile, mistakes: &mut Mistakes<'_>) {
     let rows = file.layout.iter().flat_map(|layout| &layout.database);
     for (index, row) in rows.enumerate() {
@@ -106,7 +106,7 @@ fn refuse_foreign_copies(file: &SolutionFile, mistakes: &mut Mistakes<'_>) {
     }
 }
 
-/// What the events of a drill may name, and its length.
+/// What events of a drill may refer to, and the length of its window.
 struct InFile<'a> {
     file: &'a SolutionFile,
     named: &'a Named,
@@ -148,7 +148,7 @@ impl InFile<'_> {
         })
     }
 
-    /// The hosts that an event hits, one at least.
+    /// Hosts that an event hits, at least one.
     fn hit(&self, event: &DrillEvent, at: &str) -> Checked<Vec<&HostSpec>> {
         match (&event.host, &event.site) {
             (Some(name), _) => {
@@ -172,7 +172,7 @@ impl InFile<'_> {
     }
 }
 
-/// Names that the kind of failure does not have, or lacks.
+/// Refuses host, site or volume names that the kind of failure does not take, or whose absence makes it incomplete.
 fn refuse_misplaced(event: &DrillEvent, at: &str) -> Checked<()> {
     let (site_lost, volume_failed) =
         (event.kind == DrillEventKind::SiteLost, event.kind == DrillEventKind::VolumeFailed);
@@ -192,7 +192,7 @@ fn refuse_misplaced(event: &DrillEvent, at: &str) -> Checked<()> {
     Ok(())
 }
 
-/// A host fails again only when it is back.
+/// Refuses failures of a host that overlap: it may fail again only when it is back.
 fn refuse_overlap<'a>(failure: &Failure, others: impl Iterator<Item = &'a Failure>, at: &str) -> Checked<()> {
     let end = |failure: &Failure| failure.back_at_s.unwrap_or(f64::INFINITY);
     for other in others {
@@ -207,7 +207,7 @@ fn refuse_overlap<'a>(failure: &Failure, others: impl Iterator<Item = &'a Failur
     Ok(())
 }
 
-/// Refuses a time that is possible, but not in this drill.
+/// Refuses a time that lies outside of this drill.
 fn in_range(path: &str, value: f64, least: f64, most: f64) -> Checked<()> {
     if value.is_finite() && (least..=most).contains(&value) {
         return Ok(());

@@ -5,20 +5,20 @@ use std::ops::Range;
 
 use crate::setting::Setting;
 
-/// A mistake beside the first one of a file.
+/// Mistake of a file besides the first one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mistake {
-    /// One sentence in the words of the field.
+    /// Description of the mistake, one sentence.
     pub message: String,
-    /// What to write instead, where that is known.
+    /// Remedy, if known.
     pub help: Option<String>,
-    /// Bytes of the text that are meant: of the setting, if there is one, else of the file.
+    /// Byte range of the mistake: in the setting, if there is one, else in the file.
     pub span: Range<usize>,
-    /// The setting that asks for it, where it is not the file.
+    /// Setting that contains the mistake; `None` if the file does.
     pub setting: Option<Setting>,
 }
 
-/// What is wrong with the value at a path (`host[2].name`).
+/// Mistake in the value at a path (`host[2].name`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub path: String,
@@ -26,7 +26,7 @@ pub(crate) struct Wrong {
     pub help: Option<String>,
 }
 
-/// Result of a rule of this crate, which knows paths and not the text.
+/// Result of a check that knows paths and not the text of the file.
 pub(crate) type Checked<T> = std::result::Result<T, Wrong>;
 
 impl Wrong {
@@ -38,7 +38,7 @@ impl Wrong {
         Wrong { help: Some(help.into()), ..self }
     }
 
-    /// About a name that nothing has.
+    /// Mistake about a name that is not defined.
     pub fn unknown_name<'a>(
         what: &str,
         name: &str,
@@ -54,24 +54,24 @@ impl Wrong {
     }
 }
 
-/// A wish that cannot be granted: one sentence, the place in the file that asks for it, and what to do instead.
+/// Error of a solution file: a sentence, the place in the file, and a remedy.
 ///
 /// The text of the file is carried along so that a terminal can underline the place without reading the file again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SolutionError {
-    /// One sentence in the words of the field.
+    /// Description of the first mistake, one sentence.
     pub message: String,
-    /// What to write instead, where that is known.
+    /// Remedy, if known.
     pub help: Option<String>,
-    /// Bytes that ask for it: of `setting`, if there is one, else of `text`.
+    /// Byte range of the mistake: in `setting`, if there is one, else in `text`.
     pub span: Range<usize>,
-    /// The setting that asks for it, where it is not the file.
+    /// Setting that contains the mistake; `None` if the file does.
     pub setting: Option<Setting>,
-    /// What else is wrong with the file, in its order, where that can be told at once.
+    /// Other mistakes of the file, in its order, as far as the first one does not hide them.
     pub others: Vec<Mistake>,
     /// Name of the file, as given to [`crate::Solution::parse`].
     pub file_name: String,
-    /// The whole file.
+    /// Text of the whole file.
     pub text: String,
 }
 
@@ -79,18 +79,18 @@ pub struct SolutionError {
 pub type Result<T> = std::result::Result<T, Box<SolutionError>>;
 
 impl SolutionError {
-    /// The line of the place, counted from 1.
+    /// Line of the first mistake, from 1.
     pub fn line(&self) -> usize {
         self.line_of(&self.span)
     }
 
-    /// Everything that is wrong, in the order of the file.
+    /// All mistakes, in the order of the file.
     pub fn mistakes(&self) -> impl Iterator<Item = Mistake> {
         let SolutionError { message, help, span, setting, .. } = self.clone();
         std::iter::once(Mistake { message, help, span, setting }).chain(self.others.iter().cloned())
     }
 
-    /// The line of a mistake of the file, counted from 1; none of a mistake of a setting.
+    /// Line of a mistake in the file, from 1; `None` for a mistake in a setting.
     pub fn line_of_mistake(&self, mistake: &Mistake) -> Option<usize> {
         mistake.setting.is_none().then(|| self.line_of(&mistake.span))
     }
@@ -101,7 +101,7 @@ impl SolutionError {
     }
 }
 
-/// One line for each mistake.
+/// Displays one line for each mistake.
 impl fmt::Display for SolutionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, mistake) in self.mistakes().enumerate() {
@@ -123,7 +123,7 @@ impl fmt::Display for SolutionError {
 
 impl std::error::Error for SolutionError {}
 
-/// The known name nearest to a misspelt one, if it is near enough to be meant.
+/// Known name that is nearest to a misspelt one, if it is near enough.
 pub fn did_you_mean<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = 1 + wrong.chars().count() / 3;
     known
@@ -134,24 +134,24 @@ pub fn did_you_mean<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -
         .map(|(_, name)| name)
 }
 
-/// A mistake that was found while reading.
+/// Mistake found while the text was parsed.
 #[derive(Debug, Clone)]
 pub(crate) struct Misread {
-    /// Path of what is wrong; empty when it is the text as a whole.
+    /// Path of the wrong value; empty for the text as a whole.
     pub path: String,
     pub mistake: Mistake,
 }
 
-/// What is wrong with a text as it was read.
+/// Mistakes of a text found while it was parsed.
 #[derive(Debug, Default)]
 pub(crate) struct MisreadText {
     pub mistakes: Vec<Misread>,
-    /// Entries of lists that were left out, one after the other: those behind them have moved up.
+    /// List entries that were left out, in order; entries behind them have moved up.
     pub left_out: Vec<String>,
 }
 
 impl MisreadText {
-    /// The path in the text of what has this path in what was read.
+    /// Path in the text of a value, given its path after entries were left out.
     pub fn path_in_text(&self, path: String) -> String {
         let moved_back = |path: String, left_out: &String| {
             let Some((list, place)) = left_out.strip_suffix(']').and_then(|entry| entry.rsplit_once('['))

@@ -1,13 +1,13 @@
 //! The solution files that ship inside the program.
 
-/// A solution file that ships inside the program.
+/// Example solution file that ships with the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Example {
-    /// Its name, which is that of its file without `.toml`.
+    /// Name of the example: that of its file without `.toml`.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Description in one line.
     pub about: &'static str,
-    /// Its text.
+    /// Text of the file.
     pub text: &'static str,
 }
 
@@ -21,7 +21,7 @@ macro_rules! example {
     };
 }
 
-/// All of them, that for a first run before the others.
+/// All examples; the one for a first run comes first.
 pub const EXAMPLES: [Example; 8] = [
     example!("laptop", "every test in short form: 85 s, 8 GiB of disk space"),
     example!("dell-md3260-15000", "published: 15,000 mailboxes on Dell PowerVault MD3260"),

@@ -10,89 +10,89 @@ use crate::names::Named;
 use crate::source::Mistakes;
 use crate::storage::Behind;
 
-/// What goes wrong on purpose in simulated time.
+/// Kind of a planned fault in a simulation, with its keys.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FaultKind {
-    /// A disk is lost.
+    /// A disk of a volume fails.
     DiskFails {
         /// Disk of the volume, from 1; in a replicated store those of the host's node, disks before flash.
         disk: u32,
     },
-    /// A disk takes longer for everything.
+    /// Every access of a disk becomes slower.
     DiskSlow {
         /// Disk of the volume, as for [`FaultKind::DiskFails`].
         disk: u32,
-        /// How many times as slow it becomes.
+        /// Factor by which accesses of the disk take longer.
         factor: f64,
     },
-    /// Disks come to a dynamic pool.
+    /// Disks are added to a dynamic pool.
     DisksAdded {
-        /// How many.
+        /// Number of added disks.
         disks: u32,
     },
-    /// A clone of a thin pool is read.
+    /// A clone of a thin pool is taken and read.
     CloneRead {
-        /// MiB per second at most; no cap when `None`.
+        /// Largest rate of the reader, MiB/s; `None`: no limit.
         mib_per_s: Option<f64>,
     },
-    /// A link between a host and its storage is lost.
+    /// A link between a host and its storage fails.
     PathLost,
-    /// The link to the copy at the other site is lost.
+    /// The link to the copy at another site fails.
     RemoteCopyLost,
-    /// The write cache of a controller has no battery.
+    /// The battery of a controller's write cache fails.
     CacheUnprotected,
-    /// A controller is lost.
+    /// A controller fails.
     ControllerFails,
-    /// A host goes on on another node of its store.
+    /// A host moves to another node of its replicated store.
     HostMoves {
-        /// The node, from 1; the one after its own when `None`.
+        /// Node, from 1; `None`: the one after the host's.
         node: Option<u32>,
     },
-    /// A node of a store is lost.
+    /// A node of a replicated store fails.
     NodeDies {
-        /// The node, from 1; the one after that of the host when `None`.
+        /// Node, from 1; `None`: the one after the host's.
         node: Option<u32>,
     },
     /// Extents of a replicated store fail their checksum.
     ExtentsRot {
         /// Disk of the volume, as for [`FaultKind::DiskFails`].
         disk: u32,
-        /// One in so many extents on it is bad.
+        /// One in this many extents of the disk is bad.
         one_in: u64,
     },
-    /// Bits of a page change.
+    /// Two bits of a database page flip.
     BitRot {
-        /// The database; the first on the volume when `None`.
+        /// Name of the database; `None`: the first on the volume.
         database: Option<String>,
-        /// The page, from 1.
+        /// Page number, from 1.
         page: u32,
     },
 }
 
-/// Something that will go wrong on purpose, and therefore does not fail the run.
+/// Planned fault. What it breaks does not fail the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
-    /// What goes wrong.
+    /// Kind of the fault, with its keys.
     pub kind: FaultKind,
-    /// Test during which it happens; every one but drills when `None`.
+    /// Kind of test in which it happens; `None`: every kind but drills.
     pub test: Option<TestKind>,
-    /// Host that it happens on; the first that takes part when `None`.
+    /// Name of the host; `None`: the first that takes part.
     pub host: Option<String>,
-    /// Volume that it happens on; the first of the host when `None`.
+    /// Name of the volume; `None`: the first of the host.
     pub volume: Option<String>,
-    /// Seconds after the start of the measured window, or of the test if it has none.
+    /// Time of the fault, s after the start of the measured window, or of the test if it has none.
     pub at_s: f64,
-    /// Seconds that it lasts; to the end of the test when `None`, for good if it is a loss.
+    /// Length of the fault, s; `None`: to the end of the test, or for good if it is a loss.
     pub duration_s: Option<f64>,
-    /// Why it is expected.
+    /// Note that explains why the fault is expected.
     pub note: Option<String>,
 }
 
-/// The page that rots when the file names none: in the first 128 MiB of any database.
+/// Page that a `bit_rot` without `page` hits: in the first 128 MiB of any database.
 const ROTTEN_PAGE: u32 = 4096;
 
 impl FaultKind {
-    /// The name in the solution file.
+    /// Name of the kind in the solution file.
     pub fn name(&self) -> &'static str {
         match self {
             FaultKind::DiskFails { .. } => "disk_fails",
@@ -110,7 +110,7 @@ impl FaultKind {
         }
     }
 
-    /// Disk of the volume that it happens to, from 1.
+    /// Disk of the volume that the fault hits, from 1.
     pub fn disk(&self) -> Option<u32> {
         match *self {
             FaultKind::DiskFails { disk }
@@ -141,7 +141,7 @@ impl FaultKind {
         }
     }
 
-    /// The keys of this kind beside those that every fault takes.
+    /// Keys that this kind takes besides those of every fault.
     fn keys(&self) -> &'static [&'static str] {
         match self {
             FaultKind::DiskFails { .. } => &["disk"],
@@ -157,13 +157,13 @@ impl FaultKind {
     }
 }
 
-/// What the parts that faults hit are found in.
+/// Hosts, volumes and pools in which the parts of faults are looked up.
 struct Parts<'a> {
     named: &'a Named,
     array: Option<&'a StorageArray>,
 }
 
-/// Every `[[fault]]` in the order of the file.
+/// Resolves every `[[fault]]`, in the order of the file.
 pub(crate) fn faults(file: &SolutionFile, named: &Named, mistakes: &mut Mistakes<'_>) -> Vec<Fault> {
     let parts = Parts { named, array: file.array.as_ref() };
     let checked = |(index, entry): (usize, &Entry)| {
@@ -185,7 +185,7 @@ pub(crate) fn faults(file: &SolutionFile, named: &Named, mistakes: &mut Mistakes
     entries.filter_map(|entry| mistakes.keep(checked(entry))).collect()
 }
 
-/// Refuses keys that a kind of fault does not take.
+/// Refuses keys that the kind of fault does not take.
 fn refuse_misplaced(entry: &Entry, fault: &Fault, at: &str) -> Checked<()> {
     let given = [
         ("disk", entry.disk.is_some()),
@@ -239,7 +239,7 @@ impl Parts<'_> {
         }
     }
 
-    /// The host that a fault happens on, if no other is chosen; none where no host is under test.
+    /// Host of a fault that names none: the first under test; `None` if no host is under test.
     fn host(&self, fault: &Fault, at: &str) -> Checked<Option<&HostSpec>> {
         let Some(name) = &fault.host else {
             return Ok(self.named.hosts.iter().find(|host| host.is_under_test));
@@ -256,7 +256,7 @@ impl Parts<'_> {
         }
     }
 
-    /// The part of the array that a fault hits is there, and the fault can end.
+    /// Checks that the array has the part that a fault hits, and that the fault can end.
     fn check_part(
         &self,
         array: &StorageArray,
@@ -324,8 +324,8 @@ impl Parts<'_> {
         }
     }
 
-    /// Whether I/O waits for the end of a fault, and the fault for the end of a test that may not come without
-    /// that I/O.
+    /// Whether a fault without an end of its own would block its test: I/O waits for the end of the fault, and the
+    /// fault for the end of a test that cannot come without that I/O.
     fn holds_its_test(&self, array: &StorageArray, fault: &Fault) -> bool {
         let waits = match fault.kind {
             FaultKind::PathLost => array.links_per_host == 1,
@@ -339,13 +339,13 @@ impl Parts<'_> {
 }
 
 impl Fault {
-    /// Whether a fault that passes ends by itself: after its time, or with the measured window of its test.
+    /// Whether a temporary fault ends by itself: after its duration, or with the measured window of its test.
     pub fn has_end(&self) -> bool {
         self.duration_s.is_some() || self.test.is_some_and(|test| TestKind::WINDOWED.contains(&test))
     }
 }
 
-/// A database of the host, or of a volume of it, has a page; not known where the file does not describe its databases.
+/// Checks that a database of the host or volume has the page; skipped if the file does not describe the databases.
 fn check_page(
     host: &HostSpec,
     volume: Option<&str>,

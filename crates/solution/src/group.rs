@@ -7,34 +7,34 @@ use crate::names::Named;
 use crate::source::Mistakes;
 use crate::template::{Names, expand, matches, name};
 
-/// Most databases (active and passive) on a server of the largest edition.
+/// Largest number of databases (active and passive) on a server of the largest edition.
 pub const MAX_MOUNTED: u32 = 100;
 
-/// Most databases of a group: every member full.
+/// Largest number of databases of a group: every member full.
 pub const MAX_DATABASES: u32 = MAX_MOUNTED * MAX_MEMBERS as u32;
 
-/// How copies lie on hosts.
+/// Placement of copies on hosts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Placement {
-    /// By the published rule, with this picture in the sites after the home site.
+    /// Placement by the published rule, with this rule for the sites after the home site.
     ByRule(RemoteRule),
-    /// As listed: every database.
+    /// Placement as the file lists it, for every database.
     Listed(Vec<ListedDatabase>),
 }
 
-/// A database whose copies were placed elsewhere.
+/// Database whose copies the file places.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedDatabase {
-    /// Name.
+    /// Name of the database.
     pub name: String,
-    /// Number of the volume on every host that holds a copy, from 1; as the rule deals them when `None`.
+    /// Number of the volume on every host that holds a copy, from 1; `None`: by the layout rule.
     pub volume: Option<u16>,
-    /// Indices of the hosts that hold a copy, by activation preference.
+    /// Indexes of the hosts that hold a copy, by activation preference.
     pub hosts: Vec<usize>,
 }
 
 impl Dag {
-    /// Databases on one volume in the sizing table.
+    /// Number of databases on one volume in the sizing table.
     pub fn sized_databases_per_volume(&self) -> u32 {
         self.sized_databases_per_volume.unwrap_or(self.databases_per_volume)
     }
@@ -47,13 +47,13 @@ impl Dag {
 }
 
 impl Copies {
-    /// Copies of each database in all sites.
+    /// Number of copies of each database in all sites.
     pub fn total(&self) -> u32 {
         self.per_site.iter().fold(0, |sum, &of_site| sum.saturating_add(of_site))
     }
 }
 
-/// Checks the copies of each database and their names, and says how they lie on hosts.
+/// Checks the copies of each database and their names, and returns their placement.
 pub(crate) fn placement(
     file: &SolutionFile,
     (dag, copies): (&Dag, &Copies),
@@ -69,7 +69,7 @@ pub(crate) fn placement(
     }
 }
 
-/// Databases of the group, where the file says how many.
+/// Number of databases of the group, if the file states it.
 pub(crate) fn databases(
     file: &SolutionFile,
     (dag, copies): (&Dag, &Copies),
@@ -127,7 +127,7 @@ fn check_copies(copies: &Copies, named: &Named) -> Checked<()> {
     Ok(())
 }
 
-/// Databases of all instances of all hosts; none when no host has any.
+/// Number of databases of all instances of all hosts; `None` if no host has any.
 fn databases_of_instances(file: &SolutionFile, hosts: &[HostSpec]) -> Checked<Option<u32>> {
     let mut count = 0u32;
     for host in hosts {
@@ -144,7 +144,7 @@ fn databases_of_instances(file: &SolutionFile, hosts: &[HostSpec]) -> Checked<Op
     Ok((count > 0).then_some(count))
 }
 
-/// The layout that the file lists.
+/// Layout that the file lists.
 fn listed(layout: &Layout, hosts: &[HostSpec], mistakes: &mut Mistakes<'_>) -> Vec<ListedDatabase> {
     if layout.database.len() > MAX_DATABASES as usize {
         let count = layout.database.len();

@@ -9,91 +9,91 @@ use crate::file::{Enclosure, Host, Role, Site, SolutionFile};
 use crate::source::Mistakes;
 use crate::template::{Names, matches, name, numbers};
 
-/// Most members of a group, and most copies of a database.
+/// Largest number of members of a group, and of copies of a database.
 pub const MAX_MEMBERS: usize = 16;
 
-/// One volume of one host.
+/// Volume of one host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VolumeInfo {
-    /// Name, unique on the host.
+    /// Name of the volume, unique on the host.
     pub name: String,
-    /// What it is for.
+    /// Role of the volume.
     pub role: Role,
-    /// Folder on the file system under test.
+    /// Path of its folder on the file system under test.
     pub path: Option<String>,
-    /// Capacity in GiB, if the file says enough to know it.
+    /// Capacity, GiB, if the file gives enough to know it.
     pub capacity_gib: Option<f64>,
-    /// Index in [`crate::Solution::volumes`].
+    /// Index of its kind in [`crate::Solution::volumes`].
     pub kind: usize,
-    /// The tests use it.
+    /// Whether the tests use the volume.
     pub is_under_test: bool,
 }
 
-/// One log stream and its databases.
+/// Instance with its databases: one log stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InstanceSpec {
-    /// Name.
+    /// Name of the instance.
     pub name: String,
-    /// Volume of the logs and the checkpoint.
+    /// Name of the volume with logs and checkpoint.
     pub log_volume: String,
-    /// Folder of the logs and the checkpoint.
+    /// Path of the folder with logs and checkpoint.
     pub log_dir: String,
-    /// Size of one log generation.
+    /// Size of one log generation, bytes.
     pub log_file_bytes: u64,
-    /// Page size.
+    /// Size of a database page, bytes.
     pub page_bytes: u32,
-    /// Smallest page cache of the instance (all its databases together).
+    /// Least page cache of the instance, all databases together, bytes; recorded without effect.
     pub cache_min_bytes: u64,
-    /// Largest page cache of the instance.
+    /// Largest page cache of the instance, bytes.
     pub cache_max_bytes: u64,
-    /// Its databases.
+    /// Databases of the instance.
     pub databases: Vec<DatabaseSpec>,
 }
 
-/// One database file.
+/// Database file of an instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DatabaseSpec {
-    /// Name, unique on the host.
+    /// Name of the database, unique on the host.
     pub name: String,
-    /// Volume of the file.
+    /// Name of the volume with the file.
     pub volume: String,
-    /// Folder of the file.
+    /// Path of the folder with the file.
     pub dir: String,
-    /// Size when created, a whole number of pages.
+    /// Size when created, bytes; a whole number of pages.
     pub bytes: u64,
 }
 
-/// One host.
+/// Host of the solution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostSpec {
-    /// Name.
+    /// Name of the host.
     pub name: String,
     /// Index of its site in [`crate::Solution::sites`].
     pub site: usize,
-    /// Index in [`crate::Solution::enclosures`] of the enclosure whose loss takes it along.
+    /// Index of its enclosure in [`crate::Solution::enclosures`]; if that is lost, so is the host.
     pub enclosure: Option<usize>,
-    /// Where the other hosts reach its copies, `host:port`.
+    /// Address at which other hosts reach its copies, `host:port`.
     pub copy_address: Option<String>,
-    /// Processor cores.
+    /// Number of processor cores.
     pub cores: Option<u32>,
     /// SPECint2006 rate of the whole server.
     pub specint_rate: Option<f64>,
     /// SPECint2017 rate (base) of the whole server.
     pub specint2017_rate: Option<f64>,
-    /// Memory in GiB.
+    /// Memory, GiB.
     pub memory_gib: Option<f64>,
-    /// Most databases that may be active at once; no limit when `None`.
+    /// Largest number of active databases; `None`: no limit.
     pub max_active: Option<u32>,
-    /// The tests run on it.
+    /// Whether the tests run on the host.
     pub is_under_test: bool,
-    /// Its volumes in the order of the file.
+    /// Volumes of the host, in the order of the file.
     pub volumes: Vec<VolumeInfo>,
-    /// The database instances of its tests, or what the file does not say about them.
+    /// Instances of the host's tests, or the reason why the file does not describe them.
     pub(crate) instances: Checked<Vec<InstanceSpec>>,
 }
 
 impl HostSpec {
-    /// The database instances of its tests, as far as they are described.
+    /// Instances of the host's tests, as far as they are described.
     pub fn instances(&self) -> impl Iterator<Item = &InstanceSpec> {
         self.instances.iter().flatten()
     }
@@ -106,7 +106,7 @@ impl HostSpec {
     }
 }
 
-/// Sites of the file, or the only one.
+/// Sites of the file; without any, a single one.
 pub(crate) fn sites(file: &SolutionFile) -> Vec<Site> {
     match file.site.as_slice() {
         [] => vec![Site { name: "site".into(), active: true }],
@@ -114,7 +114,7 @@ pub(crate) fn sites(file: &SolutionFile) -> Vec<Site> {
     }
 }
 
-/// Enclosures of the file; where it describes none, those that hosts name.
+/// Enclosures of the file; without any, those that hosts name.
 pub(crate) fn enclosures(file: &SolutionFile) -> Vec<Enclosure> {
     let mut enclosures = file.enclosure.clone();
     if enclosures.is_empty() {
@@ -128,7 +128,7 @@ pub(crate) fn enclosures(file: &SolutionFile) -> Vec<Enclosure> {
     enclosures
 }
 
-/// Every host in the order of the file, templates written out; volumes and instances come later.
+/// All hosts in the order of the file, with templates filled in. Volumes and instances are added later.
 pub(crate) fn hosts(
     file: &SolutionFile,
     sites: &[Site],
@@ -173,7 +173,7 @@ pub(crate) fn hosts(
     hosts
 }
 
-/// Whether the hosts are the members of a group: the file says more than what is tested.
+/// Whether the hosts are the members of a group: the file describes more than what is tested.
 fn describes_a_group(file: &SolutionFile) -> bool {
     file.profile.is_some() || file.dag.is_some() || file.copies.is_some() || file.layout.is_some()
 }
@@ -190,7 +190,7 @@ fn site_of(host: &Host, path: &str, file: &SolutionFile, sites: &[Site]) -> Chec
     }
 }
 
-/// The index of the site called `name`, asked for at `path`. A site that the file does not name has no name to ask for.
+/// Index of the site `name`, which the value at `path` refers to. The only site of a file without sites has no name.
 pub(crate) fn site_index(name: &str, path: &str, is_unnamed: bool, sites: &[Site]) -> Checked<usize> {
     let known = || sites.iter().filter(|_| !is_unnamed);
     let unknown = || Wrong::unknown_name("site", name, known().map(|site| site.name.as_str()), path);
@@ -229,7 +229,7 @@ fn check_sites(sites: &[Site], hosts: &[HostSpec]) -> Checked<()> {
     Ok(())
 }
 
-/// Marks the hosts that the tests run on: those that `[under_test]` names, or all.
+/// Marks the hosts under test: those that `[under_test]` names, or all.
 pub(crate) fn mark_under_test(file: &SolutionFile, hosts: &mut [HostSpec], mistakes: &mut Mistakes<'_>) {
     let wanted = file.under_test.as_ref().map(|part| part.hosts.as_slice()).unwrap_or_default();
     for (n, pattern) in wanted.iter().enumerate() {
@@ -240,7 +240,7 @@ pub(crate) fn mark_under_test(file: &SolutionFile, hosts: &mut [HostSpec], mista
     }
 }
 
-/// Refuses a pattern that no host fits: what it is of would belong to none, and be missed without a word.
+/// Refuses a host pattern that fits no host, because its entry would be ignored silently.
 pub(crate) fn known_host(pattern: &str, hosts: &[HostSpec], path: &str) -> Checked<()> {
     match hosts.iter().any(|host| matches(pattern, &host.name)) {
         true => Ok(()),

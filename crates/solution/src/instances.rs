@@ -9,16 +9,16 @@ use crate::source::Mistakes;
 use crate::storage::MAX_IN_ALL;
 use crate::template::{Names, matches, name, name_on_disk, numbers};
 
-/// Databases of one instance: log records name them by a byte.
+/// Largest number of databases of an instance, since log records name a database by a byte.
 const DATABASES_MAX: usize = 255;
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// Why the instances of a host cannot be resolved.
+/// Reason why the instances of a host cannot be resolved.
 enum Refusal {
-    /// The file asks for what cannot be.
+    /// The file contains a mistake.
     Mistake(Wrong),
-    /// The file does not say something that only a test needs.
+    /// The file lacks something that only a test needs.
     Lack(Wrong),
 }
 
@@ -28,7 +28,7 @@ impl From<Wrong> for Refusal {
     }
 }
 
-/// The instances of each host under test, or the first thing that the file does not say about them.
+/// Instances of each host under test, or the first thing that the file lacks for them.
 pub(crate) fn instances(
     file: &SolutionFile,
     generation: Generation,
@@ -53,7 +53,7 @@ pub(crate) fn instances(
     }
 }
 
-/// The instances of one host.
+/// Resolver of the instances of one host.
 struct OfHost<'a> {
     file: &'a SolutionFile,
     generation: Generation,
@@ -90,7 +90,7 @@ impl<'a> OfHost<'a> {
         }
     }
 
-    /// Instances of one entry.
+    /// Instances of one `[[instance]]` entry.
     fn of_entry(
         &self,
         entry: usize,
@@ -143,7 +143,7 @@ impl<'a> OfHost<'a> {
         Ok(Parts { name: written, entry, instance, log, databases })
     }
 
-    /// The folder of an instance on the volume that a template names.
+    /// Folder of an instance on the volume that a template names.
     fn place(
         &self,
         template: Option<&String>,
@@ -160,7 +160,7 @@ impl<'a> OfHost<'a> {
         Ok(Place { volume, dir: format!("{}/{instance}", dir.trim_end_matches('/')) })
     }
 
-    /// The volume that a template names; the only database volume when nothing is said.
+    /// Volume that a template names; without one, the only database volume.
     fn volume(
         &self,
         template: Option<&String>,
@@ -184,7 +184,7 @@ impl<'a> OfHost<'a> {
             .ok_or_else(|| Wrong::unknown_name("volume under test", &wanted, known, at).into())
     }
 
-    /// Size of every database in order, before rounding to pages.
+    /// Size of every database in order, bytes, before rounding to pages.
     fn sizes(&self, parts: &[Parts<'_>]) -> Result<Vec<u64>, Refusal> {
         let databases = || parts.iter().flat_map(|part| &part.databases);
         let total = databases().count() as f64;
@@ -267,7 +267,7 @@ fn refuse_duplicates(parts: &[Parts<'_>]) -> Checked<()> {
     Ok(())
 }
 
-/// The published rule: of the share that the databases fill in the end, one fifth is left for growth.
+/// Size of a database by `percent_of_capacity`: the published rule leaves a fifth of the share for growth.
 fn percent_of_capacity(percent: f64, volume: &VolumeInfo, sharing: usize) -> Checked<u64> {
     let Some(gib) = volume.capacity_gib else {
         let message =
@@ -279,7 +279,7 @@ fn percent_of_capacity(percent: f64, volume: &VolumeInfo, sharing: usize) -> Che
     possible(bytes as u64, "sizing.percent_of_capacity")
 }
 
-/// The bytes of a database, if there can be such a one.
+/// Size of a database, bytes, if it is possible.
 fn possible(bytes: u64, path: impl Into<String>) -> Checked<u64> {
     const LEAST: u64 = 16 * MIB;
     const MOST: u64 = 1 << 44;
@@ -290,10 +290,10 @@ fn possible(bytes: u64, path: impl Into<String>) -> Checked<u64> {
     Err(wrong.help("from 16 MiB to 16 TiB"))
 }
 
-/// An instance, before its databases have a size.
+/// Instance before the sizes of its databases are known.
 struct Parts<'a> {
     name: String,
-    /// Index in `[[instance]]`.
+    /// Index of its entry in `[[instance]]`.
     entry: usize,
     instance: &'a Instance,
     log: Place<'a>,
@@ -303,11 +303,11 @@ struct Parts<'a> {
 struct DatabaseParts<'a> {
     name: String,
     place: Place<'a>,
-    /// Size of its own, and the path of the entry that says so.
+    /// Size that the entry states for a database, bytes, with the path of that entry.
     wished_bytes: Option<(u64, String)>,
 }
 
-/// A folder on a volume.
+/// Folder on a volume.
 #[derive(Clone)]
 struct Place<'a> {
     volume: &'a VolumeInfo,

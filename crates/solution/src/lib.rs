@@ -65,58 +65,58 @@ use names::Named;
 use source::{Mistakes, Source};
 use tests::AnywhereTest;
 
-/// Most hosts in a file, and most volumes or instances on a host.
+/// Largest number of hosts in a file, and of volumes or instances on a host.
 pub const MAX_NAMES: u32 = 4096;
 
 /// Version of the solution file that this program reads.
 pub const SCHEMA: u32 = 1;
 
-/// A solution with nothing left to default.
+/// Solution: a solution file with all defaults resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Solution {
-    /// Name.
+    /// Name of the solution.
     pub name: String,
-    /// Where the facts come from, or anything else worth a line.
+    /// Free text about the solution, such as the source of its facts.
     pub description: Option<String>,
-    /// Generation of Exchange that defaults follow from.
+    /// Exchange generation, from which defaults follow.
     pub generation: Generation,
-    /// Sites, one at least.
+    /// Sites, at least one.
     pub sites: Vec<Site>,
     /// Enclosures, arrays, clusters.
     pub enclosures: Vec<Enclosure>,
-    /// Hosts of one group, each with its volumes.
+    /// Hosts of one group with their volumes.
     pub hosts: Vec<HostSpec>,
     /// Kinds of disk.
     pub disks: Vec<Disk>,
-    /// Disks that volumes share.
+    /// Pools: disks that volumes share.
     pub pools: Vec<PoolSpec>,
     /// Kinds of volume.
     pub volumes: Vec<VolumeKind>,
-    /// What stands between hosts and disks, for simulated time.
+    /// Parts between hosts and disks, for simulations.
     pub array: Option<StorageArray>,
-    /// The solution is one block of several.
+    /// Growth in building blocks; `None` if the file does not ask for it.
     pub building_block: Option<BuildingBlock>,
     /// Groups of hosts. Sites and hosts of the file are those of one group.
     pub dag: Dag,
     /// Copies of each database.
     pub copies: Copies,
-    /// Which host holds which copy.
+    /// Placement of the copies on hosts.
     pub placement: Placement,
-    /// Databases of a group; as many as its storage asks for when `None`.
+    /// Number of databases of a group; `None`: derived from the storage.
     pub databases: Option<u32>,
-    /// Names of the hosts, enclosures and sites whose loss is tested; nothing is lost when empty.
+    /// Names of the hosts, enclosures and sites whose loss is tested; empty: nothing is lost.
     pub failed: Vec<String>,
-    /// Size of every test database in MiB, where the file states one for all.
+    /// Size of every test database, MiB, if the file states one for all.
     pub test_database_mib: Option<u64>,
-    /// How hard the databases are driven.
+    /// Load of the tests.
     pub load: LoadSpec,
-    /// The database engine.
+    /// Parameters of the database engine.
     pub engine: EngineSpec,
-    /// Rules by which a run is a qualification; the published ones where it states none.
+    /// Rules of the solution's own for the grade *qualified*; else the published ones.
     pub qualification: Qualification,
-    /// Faults that are expected.
+    /// Planned faults.
     pub faults: Vec<Fault>,
-    /// What a run on several hosts does when one of its parts is lost.
+    /// Reaction of a fleet run to a lost part.
     pub fleet: Fleet,
     users: Checked<Users>,
     tests: Vec<AnywhereTest>,
@@ -124,7 +124,7 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// Reads the text of a solution file. `file_name` is only for messages.
+    /// Parses the text of a solution file. `file_name` is only for messages.
     ///
     /// # Errors
     /// Everything that is wrong with it.
@@ -132,7 +132,7 @@ impl Solution {
         Solution::parse_with(text, file_name, &[])
     }
 
-    /// Reads the text of a solution file with settings in place of what it says, the last one in place of those before.
+    /// Parses the text of a solution file with settings applied; later settings replace earlier ones.
     ///
     /// # Errors
     /// Everything that is wrong with the file, at its line, and with the settings, at the setting.
@@ -145,7 +145,7 @@ impl Solution {
         Ok(Solution { source, ..resolved })
     }
 
-    /// The users.
+    /// Profile of the users.
     ///
     /// # Errors
     /// A file that does not say enough about them to size anything.
@@ -153,27 +153,27 @@ impl Solution {
         self.users.as_ref().map_err(|lack| self.source.error(lack.clone()))
     }
 
-    /// The settings that were applied to the file.
+    /// Settings that were applied to the file.
     pub fn settings(&self) -> impl Iterator<Item = &Setting> {
         self.source.settings()
     }
 
-    /// The text of the file, with the settings.
+    /// Text of the file with the settings applied.
     pub fn text(&self) -> &str {
         &self.source.text
     }
 
-    /// The name given to [`Solution::parse`].
+    /// File name given to [`Solution::parse`].
     pub fn file_name(&self) -> &str {
         &self.source.file_name
     }
 
-    /// An error at the value at `path` (`host[2].name`), or at its nearest table when the value is left to its default.
+    /// Error at the value at `path` (`host[2].name`), or at its nearest table if the file leaves the value out.
     pub fn error(&self, path: &str, message: impl Into<String>, help: Option<String>) -> Box<SolutionError> {
         self.source.error(Wrong { path: path.to_owned(), message: message.into(), help })
     }
 
-    /// Where the value at `path` stands, if it does.
+    /// Byte range of the value at `path`, if the text contains it.
     pub fn span(&self, path: &str) -> Option<Range<usize>> {
         let place = locate::locate(self.text(), path);
         place.exact.then_some(place.span)
@@ -184,26 +184,25 @@ impl Solution {
         schemars::schema_for!(SolutionFile).to_value()
     }
 
-    /// The kind of disk with this name, which the file names.
+    /// Kind of disk with this name.
     pub fn disk(&self, name: &str) -> &Disk {
         // Whatever names a disk in the file was held against them when it was read.
         self.disks.iter().find(|disk| disk.name == name).expect("a disk of the file")
     }
 
-    /// Indices of the hosts that a failure of this name takes: a host, an enclosure or a site. None of a name
-    /// that nothing has.
+    /// Indexes of the hosts that are lost with a host, enclosure or site of this name; empty for an unknown name.
     pub fn hosts_lost_with(&self, name: &str) -> Vec<usize> {
         names::hosts_lost_with(name, &self.sites, &self.enclosures, &self.hosts)
     }
 
-    /// What the controllers of a host are named by: the host, or what it shares them in.
+    /// Key of a controller pair: the host's name, or the name of the enclosure or site whose hosts share it.
     pub fn place_of(&self, host: &HostSpec) -> String {
         let scope = self.array.as_ref().map_or(Scope::Host, |array| array.scope);
         names::place_of(host, scope, &self.sites, &self.enclosures)
     }
 }
 
-/// An error at the value at `path` of a TOML text, or at its nearest table.
+/// Error at the value at `path` of a TOML text, or at its nearest table.
 pub fn error_at(
     text: &str,
     file_name: &str,
@@ -215,7 +214,7 @@ pub fn error_at(
     source.error(Wrong { path: path.to_owned(), message: message.into(), help })
 }
 
-/// What a file says, without its text; nothing if a table of names is wrong.
+/// Resolves a parsed file; `None` if a table of names is wrong.
 fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> {
     mistakes.keep(known_schema(&file));
     let engine = mistakes.keep(tests::engine(&file.engine));

@@ -9,15 +9,15 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Span of the value at `path`, or of its nearest existing ancestor; `exact` says which.
+/// Place of a path in a text: the value, or its nearest existing ancestor.
 pub(crate) struct Place {
-    /// Bytes in the text.
+    /// Byte range in the text.
     pub span: Range<usize>,
-    /// The whole path exists.
+    /// Whether the whole path exists.
     pub exact: bool,
 }
 
-/// Finds the value at `path`. Texts that are not TOML have no places (the span is empty, at the start).
+/// Finds the value at `path`. A text that is not TOML gives an empty range at its start.
 pub(crate) fn locate(text: &str, path: &str) -> Place {
     let Ok(root) = DeTable::parse(text) else {
         return Place { span: 0..0, exact: false };

@@ -6,7 +6,7 @@ use crate::hosts::{self, HostSpec};
 use crate::source::Mistakes;
 use crate::storage::{self, PoolSpec, VolumeKind};
 
-/// Everything that has a name.
+/// Names that a file defines: hosts, sites, enclosures, disks, pools.
 pub(crate) struct Named {
     pub sites: Vec<Site>,
     pub enclosures: Vec<Enclosure>,
@@ -17,7 +17,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// The names of a file; nothing if one of their tables is wrong.
+    /// Collects the names of a file; `None` if one of their tables is wrong.
     pub fn of(file: &SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Named> {
         let (sites, enclosures) = (hosts::sites(file), hosts::enclosures(file));
         let mut hosts = hosts::hosts(file, &sites, &enclosures, mistakes);
@@ -31,12 +31,12 @@ impl Named {
         mistakes.names_are_known().then_some(Named { sites, enclosures, hosts, disks, pools, volumes })
     }
 
-    /// What the controllers of a host are named by: the host, or what it shares them in.
+    /// Key of a controller pair: the host's name, or the name of the enclosure or site whose hosts share it.
     pub fn place_of(&self, host: &HostSpec, scope: Scope) -> String {
         place_of(host, scope, &self.sites, &self.enclosures)
     }
 
-    /// Refuses a failure under test of something that there is not.
+    /// Refuses a failure under test that names an unknown part.
     pub fn check_failed(&self, failed: &[String], mistakes: &mut Mistakes<'_>) {
         let Named { sites, enclosures, hosts, .. } = self;
         for (n, name) in failed.iter().enumerate() {
@@ -51,8 +51,7 @@ impl Named {
     }
 }
 
-/// Indices of the hosts that a failure of this name takes: a host, an enclosure or a site. None of a name that
-/// nothing has.
+/// Indexes of the hosts that are lost with a host, enclosure or site of this name; empty for an unknown name.
 pub(crate) fn hosts_lost_with(
     name: &str,
     sites: &[Site],
@@ -66,7 +65,7 @@ pub(crate) fn hosts_lost_with(
     (0..hosts.len()).filter(|&host| is_hit(&hosts[host])).collect()
 }
 
-/// What the controllers of a host are named by: the host, or what it shares them in.
+/// Key of a controller pair: the host's name, or the name of the enclosure or site whose hosts share it.
 pub(crate) fn place_of(host: &HostSpec, scope: Scope, sites: &[Site], enclosures: &[Enclosure]) -> String {
     match (scope, host.enclosure) {
         (Scope::Host, _) => host.name.clone(),

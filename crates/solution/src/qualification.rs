@@ -3,7 +3,7 @@
 use crate::error::{Checked, Wrong};
 use crate::file::{Qualification, SolutionFile, TestKind};
 
-/// The solution's own rules; the published ones where it states none.
+/// Conditions of the solution's own, as the run records them; else the published ones.
 pub(crate) fn qualification(file: &SolutionFile) -> Checked<Qualification> {
     let own = file.qualification.clone().unwrap_or_default();
     for (name, least, most) in own.ranges() {

@@ -13,24 +13,24 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::{Misread, Mistake};
 
-/// Seconds in 366 days: no test lasts longer.
+/// Longest test, s: 366 days.
 pub const LONGEST_TEST_S: f64 = 366.0 * 24.0 * 3600.0;
 
 /// Largest size of a database in MiB: 16 TiB.
 const LARGEST_DATABASE_MIB: f64 = (1u64 << 24) as f64;
 
-/// What a number may be.
+/// Allowed values of a numeric key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Allowed {
-    /// A whole number from the first to the second.
+    /// Whole number from the first to the second.
     Whole(f64, f64),
-    /// A whole number from the first to the second that the third divides.
+    /// Whole number from the first to the second that the third divides.
     Step(f64, f64, u32),
     /// One of these whole numbers.
     OneOf(&'static [u32]),
-    /// A number from the first to the second, fractions allowed.
+    /// Number from the first to the second, fractions allowed.
     From(f64, f64),
-    /// A number above the first, up to the second, fractions allowed.
+    /// Number above the first, up to the second, fractions allowed.
     Above(f64, f64),
 }
 
@@ -51,7 +51,7 @@ impl Allowed {
         }
     }
 
-    /// What it must be, in words.
+    /// Allowed values in words, for messages.
     pub fn words(self) -> String {
         match self {
             Whole(least, most) => format!("a whole number from {} to {}", grouped(least), grouped(most)),
@@ -68,7 +68,7 @@ impl Allowed {
     }
 }
 
-/// A number with commas between its thousands.
+/// Formats a number with commas between its thousands.
 fn grouped(number: f64) -> String {
     let text = format!("{number}");
     let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(a, b)| (a, Some(b)));
@@ -82,11 +82,11 @@ fn grouped(number: f64) -> String {
     fraction.map_or(out.clone(), |fraction| format!("{out}.{fraction}"))
 }
 
-/// Numeric keys by their path and what they may be. Entries of lists have the path of the list; in a list of
-/// lists the place in the inner one follows.
+/// Table of numeric keys with their allowed values. List entries have the path of the list; in a list of lists the
+/// index in the inner list follows.
 pub type Rows = [(&'static str, Allowed)];
 
-/// The numeric keys of the solution file.
+/// Allowed values of the numeric keys of the solution file.
 pub const SOLUTION: &Rows = &[
     ("solution.schema", Whole(1.0, 1e9)),
     ("profile.mailboxes", Whole(1.0, 1e9)),
@@ -251,8 +251,8 @@ pub const SOLUTION: &Rows = &[
     ("array.store.deduplication.delay_min", Above(0.0, 1e9)),
 ];
 
-/// Lists of tables whose names must differ as they stand. Those of hosts, volumes and instances may count and are held
-/// against each other when they are written out.
+/// Lists of tables whose names must differ in the file. Hosts, volumes and instances are checked later, because their
+/// names are templates.
 const NAMED: [&str; 4] = ["site", "enclosure", "disk", "pool"];
 
 #[derive(Debug, Clone, Copy)]
@@ -261,7 +261,7 @@ enum Number {
     Fraction(f64),
 }
 
-/// Everything that is wrong with the numbers and names of a text.
+/// Mistakes in the numbers and names of a text.
 pub(crate) fn mistakes(text: &str, root: &DeTable<'_>, rows: &Rows) -> Vec<Misread> {
     let mut walk = Walk { text, rows, found: Vec::new() };
     walk.table(&Place::default(), root);
@@ -269,7 +269,7 @@ pub(crate) fn mistakes(text: &str, root: &DeTable<'_>, rows: &Rows) -> Vec<Misre
     walk.found
 }
 
-/// A place in the file: by the row of the table above, and by the path that names one entry of a list.
+/// Place of a value in the file: key of the table above, and path with list indexes.
 #[derive(Default)]
 struct Place {
     row: String,
@@ -321,7 +321,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The row of a key; that of its list where its place in an inner list has none.
+    /// Allowed values of a key; those of its list if the index in an inner list has no row.
     fn allowed(&self, path: &str) -> Option<Allowed> {
         let row =
             |path: &str| self.rows.iter().find(|(known, _)| *known == path).map(|&(_, allowed)| allowed);

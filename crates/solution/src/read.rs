@@ -13,8 +13,8 @@ use crate::error::{Misread, MisreadText, Mistake, did_you_mean};
 use crate::ranges;
 use crate::source::Source;
 
-/// Reads any TOML file of ours, with the same messages as a solution file, and numbers in their ranges. All
-/// mistakes that do not hide each other are told at once. `file_name` is only for messages.
+/// Parses any TOML file of Proofload with the messages of a solution file, and checks the ranges of its numbers.
+/// Reports all mistakes that do not hide each other. `file_name` is only for messages.
 ///
 /// # Errors
 /// If the text is no such file.
@@ -28,7 +28,7 @@ pub fn read_toml<T: DeserializeOwned>(text: &str, file_name: &str, rows: &ranges
     }
 }
 
-/// What could be read of a text, and what is wrong with it: nothing only if something is wrong.
+/// Parsed value of a text with its mistakes; no value only if there is a mistake.
 pub(crate) fn read<T: DeserializeOwned>(text: &str, rows: &ranges::Rows) -> (Option<T>, MisreadText) {
     let mut misread = MisreadText::default();
     let mut root = match DeTable::parse(text) {
@@ -67,8 +67,7 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str, rows: &ranges::Rows) -> (Opt
     }
 }
 
-/// Leaves out the value with this span, or whose key has it, and says its path: an entry of a list of tables,
-/// or what has a key.
+/// Leaves out the list entry or keyed value at this byte range, so that parsing can go on. Returns its path.
 fn leave_out(table: &mut DeTable<'_>, span: &Range<usize>, at: &str) -> Option<String> {
     let is_meant = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
         // A list of tables has the span of its first one.
@@ -108,7 +107,7 @@ fn leave_out_of_list(list: &mut DeArray<'_>, span: &Range<usize>, at: &str) -> O
     })
 }
 
-/// Whether a value of a list that holds no tables has this span, at any depth.
+/// Whether the byte range belongs to a value in a list without tables, at any depth.
 fn is_in_list(list: &DeArray<'_>, span: &Range<usize>) -> bool {
     list.iter().any(|entry| match entry.get_ref() {
         DeValue::Array(inner) => entry.span() == *span || is_in_list(inner, span),
@@ -120,7 +119,7 @@ fn below(at: &str, key: &str) -> String {
     if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") }
 }
 
-/// An error of the TOML reader in the words and with the place of ours.
+/// Translates an error of the TOML parser into a mistake of Proofload.
 fn in_our_words(error: &toml::de::Error, text: &str) -> Mistake {
     let message = error.message();
     let span = error.span().unwrap_or(0..0);
@@ -149,7 +148,7 @@ fn in_our_words(error: &toml::de::Error, text: &str) -> Mistake {
     Mistake { message, help, span, setting: None }
 }
 
-/// A message about a wrong type without the types of this program.
+/// Message about a wrong type, without names of Rust types.
 fn plain(message: &str) -> String {
     if message == "wanted string or table" {
         return "this must be one of the known words, in quotes".into();

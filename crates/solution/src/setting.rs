@@ -2,23 +2,23 @@
 
 use std::ops::Range;
 
-/// How the name of an environment variable begins that is a setting.
+/// Prefix of environment variables that are settings.
 pub const VARIABLE_PREFIX: &str = "PROOFLOAD_SET_";
 const OPTION: &str = "--set ";
 
-/// A value at a path, as it was given: `--set load.sessions=8`, or `PROOFLOAD_SET_LOAD__SESSIONS=8`.
+/// Setting of a value, as given: `--set load.sessions=8`, or `PROOFLOAD_SET_LOAD__SESSIONS=8`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
-    /// All of it, for messages.
+    /// Whole setting, for messages.
     text: String,
-    /// Segments of its path with dots between.
+    /// Keys of its path.
     path: String,
-    /// Where its value begins in `text`.
+    /// Offset of its value in `text`.
     value_at: usize,
 }
 
 impl Setting {
-    /// A setting of the command line: `KEY=VALUE`, where the key is a path with dots.
+    /// Parses a setting of the command line: `KEY=VALUE`, where the key is a path with dots.
     ///
     /// # Errors
     /// It has no value.
@@ -31,8 +31,8 @@ impl Setting {
         }
     }
 
-    /// A setting of an environment variable, if its name begins like one. The rest of the name is the path:
-    /// `__` stands for a dot, and capitals for small letters.
+    /// Parses a setting from an environment variable with the prefix. The rest of its name is the path: `__` stands
+    /// for a dot, capitals for small letters.
     pub fn of_variable(name: &str, value: &str) -> Option<Setting> {
         let rest = name.strip_prefix(VARIABLE_PREFIX)?;
         Some(Setting::new(format!("{name}="), rest.replace("__", ".").to_lowercase(), value))
@@ -42,33 +42,33 @@ impl Setting {
         Setting { value_at: head.len(), text: head + value, path }
     }
 
-    /// As it was given, with its name: what a message quotes.
+    /// Setting as given, for quotation in messages.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Path of the value that it sets.
+    /// Path of the value that the setting replaces.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The value as it was given.
+    /// Value of the setting, as given.
     pub fn value(&self) -> &str {
         &self.text[self.value_at..]
     }
 
-    /// What it was given by: `--set`, or the name of the variable.
+    /// Source of the setting: `--set`, or the name of the variable.
     pub fn source(&self) -> &str {
         if self.text.starts_with(OPTION) { OPTION.trim() } else { &self.text[..self.value_at - 1] }
     }
 
-    /// Bytes of the text that are its name.
+    /// Byte range of the name in the setting.
     pub(crate) fn name_span(&self) -> Range<usize> {
         let start = if self.text.starts_with(OPTION) { OPTION.len() } else { 0 };
         start..self.value_at.saturating_sub(1)
     }
 
-    /// Bytes of the text that are its value.
+    /// Byte range of the value in the setting.
     pub(crate) fn value_span(&self) -> Range<usize> {
         self.value_at..self.text.len()
     }

@@ -15,7 +15,7 @@ use crate::error::Mistake;
 use crate::setting::{Setting, VARIABLE_PREFIX};
 use crate::{locate, ranges};
 
-/// Paths that a help names at most.
+/// Largest number of paths that a help text lists.
 const PATHS_SHOWN: usize = 4;
 
 impl Setting {
@@ -24,8 +24,7 @@ impl Setting {
         Mistake { message: message.into(), help, span, setting: Some(self.clone()) }
     }
 
-    /// Help for a path that leads nowhere: the paths that end in the same key, those with all of its keys before
-    /// others, and those in the file before others.
+    /// Help for a setting whose path does not exist: paths that end in the same key, best matches first.
     fn did_you_mean(&self, text: &str) -> Option<String> {
         let given: Vec<&str> = self.path().split('.').collect();
         let key = given.last()?;
@@ -54,7 +53,7 @@ impl Setting {
         })
     }
 
-    /// What stands in the file: TOML, or a word without quotes, which is text.
+    /// Value to store for a setting: TOML, or text for a word without quotes.
     fn parsed(&self) -> Result<Value, Mistake> {
         let value = self.value().trim();
         match value.parse::<Value>() {
@@ -72,28 +71,28 @@ impl Setting {
     }
 }
 
-/// What one setting has made of a text.
+/// Change of a text by one setting.
 #[derive(Debug, Clone, PartialEq)]
 struct Edit {
     setting: Setting,
-    /// What it brought in, in bytes of the text as it is after it.
+    /// Byte range that the setting brought into the new text.
     brought: Range<usize>,
-    /// Where its value begins there; what is before is its key.
+    /// Offset of the value in that range; the key comes before it.
     value_at: usize,
-    /// Bytes that stood there before.
+    /// Byte range that was replaced in the old text.
     replaced: usize,
 }
 
-/// A text with settings, and the way back to the text as it was.
+/// Text with settings applied, which can translate places back to the original text.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Edited {
-    /// The text before all settings.
+    /// Text before all settings.
     pub original: String,
     edits: Vec<Edit>,
 }
 
 impl Edited {
-    /// Applies the settings one after the other; a text that is no TOML stays as it is. Gives the new text.
+    /// Applies the settings in order and returns the new text. A text that is not TOML stays unchanged.
     pub fn apply(original: &str, settings: &[Setting]) -> (String, Result<Edited, Mistake>) {
         let mut edited = Edited { original: original.to_owned(), edits: Vec::new() };
         let mut text = original.to_owned();
@@ -110,12 +109,12 @@ impl Edited {
         (text, Ok(edited))
     }
 
-    /// The settings, in their order.
+    /// Settings, in their order.
     pub fn settings(&self) -> impl Iterator<Item = &Setting> {
         self.edits.iter().map(|edit| &edit.setting)
     }
 
-    /// A mistake of the text with the settings, told where the user finds it.
+    /// Mistake at a place of the text with settings, moved to where the user wrote it.
     pub fn told(&self, mistake: Mistake) -> Mistake {
         let mut span = mistake.span.clone();
         for Edit { setting, brought, value_at, replaced } in self.edits.iter().rev() {
@@ -133,7 +132,7 @@ impl Edited {
     }
 }
 
-/// The text with one setting; none of a text that is no TOML.
+/// Text with one setting applied; `None` if the text is not TOML.
 fn apply(text: &str, setting: &Setting) -> Result<Option<(String, Edit)>, Mistake> {
     let value = setting.parsed()?;
     let Ok(mut document) = text.parse::<DocumentMut>() else { return Ok(None) };
@@ -156,10 +155,10 @@ fn apply(text: &str, setting: &Setting) -> Result<Option<(String, Edit)>, Mistak
     Ok(Some((new, edit)))
 }
 
-/// Message and help about a path.
+/// Message and help for a path that does not exist.
 type Astray = (String, Option<String>);
 
-/// Puts a value into a table, or into one below it; says its path in `place`.
+/// Sets a value in a table or below it. Appends its path to `place`.
 fn put(table: &mut dyn TableLike, keys: &[&str], value: Value, place: &mut String) -> Result<(), Astray> {
     let Some((key, rest)) = keys.split_first() else { return Ok(()) };
     if !place.is_empty() {
@@ -198,8 +197,7 @@ fn put(table: &mut dyn TableLike, keys: &[&str], value: Value, place: &mut Strin
     }
 }
 
-/// Puts a value into an entry of a list of tables, which the first key names: by its number from 0, its name or
-/// its kind.
+/// Sets a value in an entry of a list of tables. The first key selects the entry: index from 0, name, or kind.
 fn put_in_list(list: &mut Item, keys: &[&str], value: Value, place: &mut String) -> Result<(), Astray> {
     let (entry, rest) = keys.split_first().expect("the path goes on behind a list");
     let mut entries: Vec<&mut dyn TableLike> = match list {
@@ -234,7 +232,7 @@ fn put_in_list(list: &mut Item, keys: &[&str], value: Value, place: &mut String)
     put(entries.swap_remove(number), rest, value, place)
 }
 
-/// Collects the paths of the values in `table`, which stands at `at`, that have this key.
+/// Collects the paths of all values below `table`, which is at `at`, that have this key.
 fn paths_to(key: &str, table: &dyn TableLike, at: &str, paths: &mut Vec<String>) {
     for (name, item) in table.iter() {
         let path = if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
@@ -263,8 +261,8 @@ fn is_list_of_tables(item: &Item) -> bool {
     }
 }
 
-/// What a setting has changed: what differs, and all of the value at `place`. A key that was not there came
-/// with its line.
+/// Change of the text by a setting: the differing range, extended to the whole value at `place`. A new key comes with
+/// its line.
 fn edit(setting: &Setting, old: &str, new: &str, place: &str) -> Edit {
     let same = |(one, other): &(u8, u8)| one == other;
     let most = old.len().min(new.len());

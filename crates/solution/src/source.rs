@@ -4,23 +4,23 @@ use crate::error::{Checked, MisreadText, Mistake, Wrong};
 use crate::settings::Edited;
 use crate::{Setting, SolutionError, locate};
 
-/// The text of a file and its name, for messages.
+/// Text of a file with its name, for messages.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Source {
-    /// With the settings.
+    /// Text with the settings applied.
     pub text: String,
     pub file_name: String,
-    /// The settings; none of a text that nothing was changed in.
+    /// Settings; `None` if there are none.
     edited: Option<Edited>,
 }
 
 impl Source {
-    /// A text without settings.
+    /// Creates a source without settings.
     pub fn plain(text: &str, file_name: &str) -> Source {
         Source { text: text.to_owned(), file_name: file_name.to_owned(), edited: None }
     }
 
-    /// A text with settings.
+    /// Creates a source with settings applied.
     pub fn with(text: &str, file_name: &str, settings: &[Setting]) -> crate::Result<Source> {
         let plain = Source::plain(text, file_name);
         if settings.is_empty() {
@@ -32,12 +32,12 @@ impl Source {
         }
     }
 
-    /// The settings, in their order.
+    /// Settings, in their order.
     pub fn settings(&self) -> impl Iterator<Item = &Setting> {
         self.edited.iter().flat_map(Edited::settings)
     }
 
-    /// An error at the value at `path`, or at its nearest table when the value is left to its default.
+    /// Error at the value at `path`, or at its nearest table if the file leaves the value out.
     pub fn error(&self, wrong: Wrong) -> Box<SolutionError> {
         self.errors(vec![self.mistake(wrong)])
     }
@@ -46,7 +46,7 @@ impl Source {
         Mistake { message, help, span: locate::locate(&self.text, &path).span, setting: None }
     }
 
-    /// All of these in the order of the text, one of them at least.
+    /// Error with all these mistakes in the order of the text; at least one.
     pub fn errors(&self, mut mistakes: Vec<Mistake>) -> Box<SolutionError> {
         mistakes.sort_by_key(|mistake| mistake.span.start);
         let told = |mistake| match &self.edited {
@@ -67,7 +67,7 @@ impl Source {
     }
 }
 
-/// The mistakes of a file, gathered.
+/// Collector of the mistakes of a file.
 ///
 /// A mistake hides others: what was misread in an entry says nothing about the rest of it, and a table of names
 /// that is wrong says nothing about those who use the names ([`Mistakes::names_are_known`]), the other tables
@@ -78,7 +78,7 @@ pub(crate) struct Mistakes<'a> {
     found: Vec<Wrong>,
 }
 
-/// Tables whose entries others name, and the one that says which of them are tested.
+/// Tables that define names for others, and the one that selects those under test.
 const NAMES: [&str; 7] = ["site", "enclosure", "host", "disk", "pool", "volume", "under_test"];
 
 impl<'a> Mistakes<'a> {
@@ -86,31 +86,31 @@ impl<'a> Mistakes<'a> {
         Mistakes { source, read, found: Vec::new() }
     }
 
-    /// Keeps a mistake, one for each place: what is wrong on one host is wrong on the next one.
+    /// Adds a mistake, one for each place, because a mistake on one host repeats on the next.
     pub fn add(&mut self, wrong: Wrong) {
         if !self.found.iter().any(|known| known.path == wrong.path) {
             self.found.push(wrong);
         }
     }
 
-    /// The value, or nothing and a mistake more.
+    /// Returns the value, or adds its mistake and returns `None`.
     pub fn keep<T>(&mut self, checked: Checked<T>) -> Option<T> {
         checked.map_err(|wrong| self.add(wrong)).ok()
     }
 
-    /// Whether something of a table was misread, so that what is missing there may only be wrong.
+    /// Whether a part of a table was misread, so that a missing part may only be wrong.
     pub fn is_misread(&self, table: &str) -> bool {
         self.read.mistakes.iter().any(|misread| table_of(&misread.path) == table)
     }
 
-    /// Whether every table of names is right so far.
+    /// Whether every table that defines names is right so far.
     pub fn names_are_known(&self) -> bool {
         let paths = self.read.mistakes.iter().map(|misread| &misread.path);
         let mut tables = paths.chain(self.found.iter().map(|wrong| &wrong.path)).map(|path| table_of(path));
         !tables.any(|table| NAMES.contains(&table))
     }
 
-    /// The value if nothing is wrong, else everything that is.
+    /// Returns the value if there is no mistake, else the error with all of them.
     pub fn told<T>(self, value: Option<T>) -> crate::Result<T> {
         let Mistakes { source, read, found } = self;
         let names_are_misread = read.mistakes.iter().any(|misread| NAMES.contains(&table_of(&misread.path)));
@@ -131,12 +131,12 @@ impl<'a> Mistakes<'a> {
     }
 }
 
-/// The entry that a path lies in: `host[2]`, or `load`.
+/// Entry that contains a path: `host[2]`, or `load`.
 fn entry_of(path: &str) -> &str {
     path.split('.').next().unwrap_or(path)
 }
 
-/// The table that a path lies in: `host`, or `load`.
+/// Table that contains a path: `host`, or `load`.
 fn table_of(path: &str) -> &str {
     path.split(['.', '[']).next().unwrap_or(path)
 }

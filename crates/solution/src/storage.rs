@@ -6,98 +6,99 @@ use crate::hosts::{HostSpec, VolumeInfo, known_host};
 use crate::source::Mistakes;
 use crate::template::{Names, matches, name, numbers};
 
-/// Most volumes, and most instances, of all hosts together.
+/// Largest number of volumes, and of instances, of all hosts together.
 pub(crate) const MAX_IN_ALL: usize = 1 << 16;
 
-/// Disks that several volumes share.
+/// Pool: disks that several volumes share.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PoolSpec {
-    /// Name.
+    /// Name of the pool.
     pub name: String,
-    /// Pools of this form in the environment.
+    /// Number of pools of this form in the environment.
     pub count: u32,
     /// Index of the kind of disk.
     pub disk: usize,
-    /// Disks in one pool.
+    /// Number of disks in one pool.
     pub disks: u32,
-    /// A faster tier that counts as capacity.
+    /// Faster tier of the pool.
     pub fast: Option<FastTier>,
-    /// Protection.
+    /// Protection of the pool.
     pub raid: Raid,
-    /// Data move between the disks and the faster tier.
+    /// Tiering between the disks and the faster tier.
     pub tiering: Option<TieringSpec>,
-    /// Disks of one parity group.
+    /// Number of disks of one parity group.
     pub group_disks: u32,
-    /// Usable capacity in GiB.
+    /// Usable capacity, GiB.
     pub formatted_gib: f64,
-    /// Capacity in GiB after compression and deduplication, where it differs.
+    /// Capacity after compression and deduplication, GiB, if different.
     pub effective_gib: Option<f64>,
-    /// Back-end writes per random write, where the RAID level does not say it.
+    /// Back-end writes per random write; `None`: by the RAID level.
     pub write_penalty: Option<f64>,
-    /// Where its I/O comes from.
+    /// Whether the I/O of the pool follows from its disks or from the array.
     pub io: PoolIo,
-    /// Volumes take room in chunks of so many KiB when they are first written; all of it from the start when `None`.
+    /// Chunk of thin provisioning, KiB: a volume takes a chunk at its first write. `None`: volumes take all space from
+    /// the start.
     pub thin_chunk_kib: Option<u64>,
-    /// Snapshots of its volumes.
+    /// Snapshots of the pool's volumes.
     pub snapshots: Option<Snapshots>,
 }
 
-/// The faster disks of a pool.
+/// Faster tier of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FastTier {
     /// Index of the kind of disk.
     pub disk: usize,
-    /// Disks in one pool.
+    /// Number of disks in one pool.
     pub disks: u32,
 }
 
-/// Slices of the volumes of a pool lie on the kind of disks that their reads and writes earn.
+/// Tiering of a pool: slices of its volumes move to the faster tier by their reads and writes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TieringSpec {
-    /// Kind of tiering, of the tables of `assumptions.toml`.
+    /// Kind of tiering, as named in `assumptions.toml`.
     pub model: String,
     /// Protection of the faster tier.
     pub raid: Raid,
     /// Minutes from one relocation to the next.
     pub every_min: f64,
-    /// What the first relocation would move has lain there for long.
+    /// Whether every slice starts where the first relocation would move it.
     pub settled: bool,
 }
 
-/// What a volume lies on.
+/// Storage behind a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behind {
-    /// Disks of its own.
+    /// The volume has disks of its own.
     Disks {
         /// Index of the kind of disk.
         disk: usize,
-        /// How many.
+        /// Number of disks.
         disks: u32,
-        /// How they protect each other.
+        /// Protection of the disks.
         raid: Raid,
     },
-    /// A part of the pool with this index.
+    /// The volume is a part of the pool with this index.
     Pool(usize),
-    /// The file does not say.
+    /// The file does not describe the storage.
     Unknown,
 }
 
-/// Volumes alike, as one `[[volume]]` describes them.
+/// Kind of volume: the volumes that one `[[volume]]` describes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VolumeKind {
     /// Name in the file, a template.
     pub name: String,
-    /// What they are for.
+    /// Role of the volumes.
     pub role: Role,
-    /// How many on each of its hosts.
+    /// Number of volumes on each host.
     pub count: u32,
-    /// Indices of the hosts that have them.
+    /// Indexes of the hosts that have them.
     pub hosts: Vec<usize>,
-    /// What each lies on.
+    /// Storage behind each volume.
     pub behind: Behind,
-    /// Capacity of each in GiB, if the file says enough to know it.
+    /// Capacity of each, GiB, if the file gives enough to know it.
     pub capacity_gib: Option<f64>,
-    /// Name of the enclosure that holds the disks; the host's when `None`.
+    /// Name of the enclosure with the disks; `None`: that of the host.
     pub enclosure: Option<String>,
 }
 
@@ -117,13 +118,13 @@ pub fn gib_of_disks(capacity_gb: f64, disks: u32, raid: Raid, group_disks: u32) 
     data_disks.max(0.0) * capacity_gb * 1e9 / (1u64 << 30) as f64
 }
 
-/// The index of the kind of disk called `name`, asked for at `path`.
+/// Index of the kind of disk `name`, which the value at `path` refers to.
 pub(crate) fn disk_index(disks: &[Disk], name: &str, path: &str) -> Checked<usize> {
     let known = || disks.iter().map(|disk| disk.name.as_str());
     known().position(|known| known == name).ok_or_else(|| Wrong::unknown_name("disk", name, known(), path))
 }
 
-/// Every pool in the order of the file. An entry that is wrong stays out, so indices count only when nothing is.
+/// All pools in the order of the file. A wrong entry is left out, so indexes are valid only without mistakes.
 pub(crate) fn pools(file: &SolutionFile, mistakes: &mut Mistakes<'_>) -> Vec<PoolSpec> {
     let entries = (0..file.pool.len()).map(|entry| pool(file, entry));
     entries.filter_map(|pool| mistakes.keep(pool)).collect()
@@ -196,7 +197,7 @@ fn tiering_of(tiering: &Tiering, of_pool: Raid) -> TieringSpec {
     }
 }
 
-/// Every kind of volume in the order of the file, and each volume of each host. An entry that is wrong stays out.
+/// All kinds of volume in the order of the file, and the volumes of each host. A wrong entry is left out.
 pub(crate) fn volumes(
     file: &SolutionFile,
     enclosures: &[Enclosure],
@@ -241,7 +242,7 @@ pub(crate) fn volumes(
     kinds
 }
 
-/// What a volume lies on, and its capacity in GiB.
+/// Storage behind a volume, and its capacity in GiB.
 fn behind(file: &SolutionFile, volume: &Volume, path: &str) -> Checked<(Behind, Option<f64>)> {
     match (&volume.disk, &volume.pool) {
         (Some(_), Some(_)) => {
@@ -271,7 +272,7 @@ fn behind(file: &SolutionFile, volume: &Volume, path: &str) -> Checked<(Behind, 
     }
 }
 
-/// As with hosts, any name will do where no enclosure is described.
+/// Checks the name of an enclosure. Without `[[enclosure]]` any name is allowed, as for hosts.
 fn known_enclosure(
     file: &SolutionFile,
     volume: &Volume,
@@ -316,8 +317,8 @@ fn of_host(
     Ok(())
 }
 
-/// Marks the volumes that the tests use: of the hosts under test all, but database volumes only up to the
-/// number wished.
+/// Marks the volumes that the tests use: all volumes of the hosts under test, but database volumes only up to the
+/// number in `[under_test]`.
 pub(crate) fn mark_under_test(file: &SolutionFile, hosts: &mut [HostSpec], mistakes: &mut Mistakes<'_>) {
     let limit = file.under_test.as_ref().and_then(|part| part.volumes_per_host);
     for host in hosts.iter_mut().filter(|host| host.is_under_test) {

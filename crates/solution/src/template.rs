@@ -7,16 +7,16 @@ use std::ops::Range;
 use crate::MAX_NAMES;
 use crate::error::{Checked, Wrong};
 
-/// Values that a template may name.
+/// Values for the placeholders of a template.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Names<'a> {
     /// Running number, from 1.
     pub n: u32,
-    /// Host name, where there is one.
+    /// Name of the host, if there is one.
     pub host: Option<&'a str>,
 }
 
-/// Fills in a template; `Err` is a sentence about what it cannot name.
+/// Fills in a template; `Err` is a sentence about an unknown placeholder.
 pub(crate) fn expand(template: &str, names: Names<'_>) -> Result<String, String> {
     let mut out = String::with_capacity(template.len() + 8);
     let mut rest = template;
@@ -32,21 +32,21 @@ pub(crate) fn expand(template: &str, names: Names<'_>) -> Result<String, String>
     Ok(out)
 }
 
-/// A template filled in, refused at `path` when it names what is not known.
+/// Fills in a template; refuses an unknown placeholder as a mistake at `path`.
 pub(crate) fn name(template: &str, names: Names<'_>, path: &str) -> Checked<String> {
     expand(template, names).map_err(|sentence| {
         Wrong::new(path, sentence).help("known are {n}, {n:03}, {n/4} and, in volumes and instances, {host}")
     })
 }
 
-/// A template filled in that names a file or a folder below a volume; refused at `path` where it would lie elsewhere.
+/// Fills in a template for a file or folder name below a volume; refuses a name that would lead out of the volume.
 pub(crate) fn name_on_disk(template: &str, names: Names<'_>, path: &str) -> Checked<String> {
     let name = name(template, names, path)?;
     refuse_foreign_name(&name, path)?;
     Ok(name)
 }
 
-/// Volumes are marked and cleaned as a whole: a name must not lead out of its volume.
+/// Refuses a name that leads out of its volume, because volumes are marked and cleaned as a whole.
 pub(crate) fn refuse_foreign_name(name: &str, path: &str) -> Checked<()> {
     // Markers of folders have `#` for any digit of a log's number.
     if !matches!(name, "" | "." | "..") && !name.contains(['/', '\0', '#']) {
@@ -56,7 +56,7 @@ pub(crate) fn refuse_foreign_name(name: &str, path: &str) -> Checked<()> {
     Err(wrong.help("a name without `/` and `#`; the volume's path says where it lies"))
 }
 
-/// The running numbers of an entry with `count`, refused when there are too many.
+/// Running numbers of an entry with `count`; refuses too many.
 pub(crate) fn numbers(count: u32, first: u32, path: &str, already: usize) -> Checked<Range<u32>> {
     if count == 0 || count > MAX_NAMES.saturating_sub(already as u32) {
         let message = format!("{count} of these cannot be, a solution may have 1 to {MAX_NAMES}");
@@ -85,7 +85,7 @@ fn value(field: &str, names: Names<'_>, template: &str) -> Result<String, String
     Ok(format!("{number:0width$}", width = width.min(20)))
 }
 
-/// True if `name` fits `pattern`, in which each `*` stands for any characters.
+/// Whether `name` fits `pattern`, in which each `*` stands for any characters.
 pub fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,

@@ -9,7 +9,7 @@ use crate::instances::MIB;
 use crate::names::Named;
 use crate::source::Mistakes;
 
-/// `[engine]`.
+/// Resolves `[engine]`.
 pub(crate) fn engine(engine: &Engine) -> Checked<EngineSpec> {
     if engine.cache_min_mib() > engine.cache_max_mib {
         let message = format!(
@@ -37,7 +37,7 @@ pub(crate) fn engine(engine: &Engine) -> Checked<EngineSpec> {
     })
 }
 
-/// `[load]`; `copies` are those of `[copies]`, if the file has it.
+/// Resolves `[load]`. `copies`: those of `[copies]`, if the file has that table.
 pub(crate) fn load(
     file: &SolutionFile,
     generation: Generation,
@@ -87,7 +87,7 @@ fn load_mode(load: &Load) -> Checked<LoadMode> {
     })
 }
 
-/// A test, before it is known on which volume of a host its backup lies.
+/// Test before the volume of its backup is known, which depends on the host.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AnywhereTest {
     pub spec: TestSpec,
@@ -95,7 +95,7 @@ pub(crate) struct AnywhereTest {
 }
 
 impl AnywhereTest {
-    /// The test on a host with these volumes.
+    /// Test on a host with these volumes.
     pub fn on(&self, volumes: &[VolumeSpec]) -> TestSpec {
         let named = |name: &String| volumes.iter().find(|volume| volume.name == *name);
         let backup_dir = self.backup_volume.as_ref().and_then(named).map(|volume| volume.dir.clone());
@@ -103,7 +103,7 @@ impl AnywhereTest {
     }
 }
 
-/// `[[test]]`, or the published programme.
+/// Resolves `[[test]]`, or returns the published programme.
 pub(crate) fn tests(
     file: &SolutionFile,
     generation: Generation,
@@ -133,7 +133,7 @@ pub(crate) fn tests(
     specs
 }
 
-/// A test, but for its backup and its drill.
+/// Resolves a test, except its backup and its drill.
 fn spec(file: &SolutionFile, generation: Generation, test: &Test) -> TestSpec {
     const HOUR: f64 = 3600.0;
     let duration_s = test.duration_s.unwrap_or(match test.kind {
@@ -159,12 +159,12 @@ fn spec(file: &SolutionFile, generation: Generation, test: &Test) -> TestSpec {
     }
 }
 
-/// Batches that a window must hold before its rate says something about the storage.
+/// Least number of batches in the window of a paced load with a target.
 const LEAST_BATCHES: f64 = 10.0;
-/// I/O of a batch of the published runs (`docs/lab/fidelity.md`).
+/// I/O per batch in the published runs (`docs/lab/fidelity.md`).
 const BATCH_IO: f64 = 41.0;
 
-/// A paced load whose window holds a batch or two misses or reaches its target by chance.
+/// Refuses a paced load whose window holds so few batches that its rate is a matter of chance.
 fn enough_batches(load: &Load, test: &TestSpec) -> Checked<()> {
     let is_load = matches!(test.kind, TestKind::Performance | TestKind::Stress);
     let is_paced = load.sessions.is_none() && load.batches_per_s.is_none();
@@ -185,7 +185,7 @@ fn enough_batches(load: &Load, test: &TestSpec) -> Checked<()> {
     Err(wrong.help(format!("lengthen the window to {needed} s, or raise target_iops")))
 }
 
-/// A volume for backups is there, with a folder, on every host under test.
+/// Checks that a volume for backups exists, with a folder, on every host under test.
 fn known_on_hosts(volume: &str, hosts: &[HostSpec], path: &str) -> Checked<()> {
     for host in hosts.iter().filter(|host| host.is_under_test) {
         let usable = host.volumes.iter().filter(|volume| volume.is_under_test && volume.path.is_some());
@@ -197,7 +197,7 @@ fn known_on_hosts(volume: &str, hosts: &[HostSpec], path: &str) -> Checked<()> {
     Ok(())
 }
 
-/// The volume that a test backs up to, or restores from: that of the backup before it.
+/// Volume of a test's backup; for a restore, that of the backup before it.
 fn backup_volume(tests: &[Test], index: usize) -> Checked<Option<String>> {
     let own = tests[index].volume.as_ref();
     let backup = tests[..index].iter().rfind(|test| test.kind == TestKind::BackupToDisk);
@@ -214,7 +214,7 @@ fn backup_volume(tests: &[Test], index: usize) -> Checked<Option<String>> {
     Ok(backup.volume.clone())
 }
 
-/// Tests that work on databases with circular logging remove logs that a restore of an older backup needs.
+/// Refuses tests between a backup and its restore that remove logs which the restore needs.
 fn refuse_late_restores(tests: &[Test], mistakes: &mut Mistakes<'_>) {
     for (index, _) in tests.iter().enumerate().filter(|(_, test)| test.kind == TestKind::Restore) {
         let before = &tests[..index];
@@ -231,7 +231,7 @@ fn refuse_late_restores(tests: &[Test], mistakes: &mut Mistakes<'_>) {
     }
 }
 
-/// The first of these tests that removes logs.
+/// First of these tests that removes logs.
 fn removes_logs(tests: &[Test]) -> Option<TestKind> {
     let mut unclean = false;
     tests.iter().map(|test| test.kind).find(|kind| match kind {
@@ -246,8 +246,8 @@ fn removes_logs(tests: &[Test]) -> Option<TestKind> {
     })
 }
 
-/// Rest of a session as a multiple of its batch: published sessions of 2003 keep one read outstanding each,
-/// later ones rest half of their time.
+/// Default of `idle_factor`: rest of a session as a multiple of its batch. Published sessions of 2003 keep one read
+/// outstanding each; later ones rest half of their time.
 fn idle_factor_of(generation: Generation) -> f64 {
     if generation == Generation::E2003 { 0.0 } else { 1.0 }
 }

@@ -5,12 +5,12 @@ use crate::error::{Checked, Wrong};
 use crate::file::{Generation, Role, SolutionFile, Users};
 
 impl Users {
-    /// Single item recovery keeps deleted items for the whole time.
+    /// Whether single item recovery keeps deleted items for the whole time.
     pub fn single_item_recovery(&self) -> bool {
         self.single_item_recovery.unwrap_or(self.exchange >= Generation::E2010)
     }
 
-    /// Calendar versions are logged.
+    /// Whether versions of calendar items are kept.
     pub fn calendar_versions(&self) -> bool {
         self.calendar_versions.unwrap_or(self.exchange >= Generation::E2010)
     }
@@ -31,13 +31,14 @@ impl Users {
         self.index_merge_percent.unwrap_or(self.usual_index_percent())
     }
 
-    /// The content index lies beside the database in 2013 and 2016, and inside it from 2019 on.
+    /// Default size of content index and index merge, percent: beside the database in 2013 and 2016, inside it from
+    /// 2019 on.
     fn usual_index_percent(&self) -> f64 {
         let is_beside = (Generation::E2013..=Generation::E2016).contains(&self.exchange);
         if is_beside { 20.0 } else { 0.0 }
     }
 
-    /// Servers carry the client access part as well.
+    /// Whether servers carry client access as well.
     pub fn multi_role(&self) -> bool {
         self.multi_role.unwrap_or(self.exchange >= Generation::E2013)
     }
@@ -48,8 +49,8 @@ pub(crate) fn generation(file: &SolutionFile) -> Generation {
     file.profile.as_ref().map_or(Generation::E2016, |users| users.exchange)
 }
 
-/// The users, or what the file does not say about them. They are sized by the I/O and the size of their
-/// mailboxes: stated, or following from messages and quota.
+/// Profile of the users, or what the file lacks for it. They are sized by I/O and size of their mailboxes, stated or
+/// derived from messages and quota.
 pub(crate) fn users(file: &SolutionFile) -> Checked<Users> {
     let Some(users) = &file.profile else {
         let lack = Wrong::new("profile", "nothing is said about the users");
@@ -77,7 +78,7 @@ pub(crate) fn users(file: &SolutionFile) -> Checked<Users> {
     Ok(users.clone())
 }
 
-/// Volumes for MetaCache databases belong to the generations that have such databases.
+/// Refuses MetaCache volumes for generations that have no MetaCache databases.
 pub(crate) fn meta_cache(file: &SolutionFile, generation: Generation) -> Checked<()> {
     let volume = file.volume.iter().position(|volume| volume.role == Role::MetaCache);
     match volume.filter(|_| generation < Generation::E2019) {

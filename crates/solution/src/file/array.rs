@@ -10,7 +10,7 @@ use super::count;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StorageArray {
-    /// Whose controllers they are.
+    /// Place of the controllers: in each host, or shared.
     pub scope: Scope,
     /// Kind of controller.
     pub controller: String,
@@ -19,14 +19,14 @@ pub struct StorageArray {
     pub controllers: u32,
     /// Cache of one controller for its own volumes in MiB; that of its kind when not given.
     pub cache_mib: Option<u64>,
-    /// Bytes on one disk before the next one's turn, in KiB; 64 when not given.
+    /// Stripe element, KiB: bytes on one disk before the next disk follows; 64 when not given.
     pub(crate) stripe_element_kib: Option<u64>,
     /// Kind of link between a host and its storage.
     pub link: String,
     /// Links of one host, to the controllers in turn; 1 when not given.
     #[serde(default = "count::<1>")]
     pub links_per_host: u32,
-    /// How the pools of the file keep data; as RAID groups, by the protection of each, when not given.
+    /// Kind of store that keeps the data of all pools; RAID groups when not given.
     pub store: Option<Store>,
     /// A flash cache for reads in front of the RAID groups and pools, for all controllers together; none when
     /// not given.
@@ -41,7 +41,7 @@ pub struct StorageArray {
 pub struct ReadCache {
     /// Kind of the flash drives.
     pub disk: String,
-    /// How many.
+    /// Number of flash drives.
     pub disks: u32,
 }
 
@@ -53,21 +53,21 @@ pub struct RemoteCopy {
     pub distance_km: f64,
     /// Kind of link between the sites, a name of `assumptions.toml`.
     pub link: String,
-    /// What writes do while the link is lost.
+    /// Behaviour of writes while the link is lost.
     pub when_link_lost: WhenLinkLost,
 }
 
-/// What writes do while the link to the copy is lost.
+/// Behaviour of writes while the link to a copy at another site is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenLinkLost {
-    /// They go on without the copy, and what they changed is copied afterwards.
+    /// Writes go on without the copy, which catches up afterwards.
     Suspend,
-    /// They wait until the link is back.
+    /// Writes wait until the link is back.
     Stall,
 }
 
-/// How pools keep data, if not as RAID groups. Kinds are names of `assumptions.toml`.
+/// Kind of store that keeps the data of pools, other than RAID groups. Kinds are names of `assumptions.toml`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Store {
@@ -116,7 +116,7 @@ pub struct ReplicatedStore {
 pub struct Compression {
     /// Stored bytes per written byte.
     pub stored_per_written: f64,
-    /// How long data must not have been written.
+    /// Minutes without a write before data are compressed.
     pub delay_min: f64,
 }
 
@@ -124,7 +124,7 @@ pub struct Compression {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ErasureCoding {
-    /// How long data must not have been written.
+    /// Days without a write before data are erasure coded.
     pub delay_days: f64,
 }
 
@@ -132,15 +132,15 @@ pub struct ErasureCoding {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deduplication {
-    /// Share of the data that have equals.
+    /// Share of the data that exist more than once.
     pub equal_share: f64,
-    /// So many are equal, each time.
+    /// Number of times that each of these data exists.
     pub copies: u32,
-    /// How long data must not have been written.
+    /// Minutes without a write before equal data are merged.
     pub delay_min: f64,
 }
 
-/// Whose controllers they are.
+/// Place of the controllers of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {

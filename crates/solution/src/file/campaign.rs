@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Drill, Generation};
 
-/// `[sizing]`: how large the test databases are. Exactly one of the three ways.
+/// `[sizing]`: size of the test databases; exactly one of the three keys.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sizing {
-    /// Size of each database in MiB.
+    /// Size of each database, MiB.
     pub database_mib: Option<u64>,
     /// Share of each volume that its databases fill in the end, in percent; a fifth of it is left for growth.
     pub percent_of_capacity: Option<f64>,
@@ -22,18 +22,18 @@ pub struct Sizing {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnderTest {
-    /// Hosts, `*` allowed; all when empty.
+    /// Hosts under test, `*` allowed; all when empty.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// Database volumes per host that are used; all when not given.
+    /// Number of database volumes per host that tests use; all when not given.
     pub volumes_per_host: Option<u32>,
     /// Failure whose load is tested: names of lost hosts, enclosures or sites; nothing lost when empty.
     #[serde(default)]
     pub failed: Vec<String>,
 }
 
-/// `[load]`: how hard the databases are driven. `sessions` (closed), or `iops` or `batches_per_s` (paced); a paced load
-/// at `target_iops` when none of them is given; as many sessions as the test `tune` finds when that is missing, too.
+/// `[load]`: rate of the load. `sessions` (closed), or `iops` or `batches_per_s` (paced); a paced load at
+/// `target_iops` when none of them is given; as many sessions as the test `tune` finds when that is missing, too.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
@@ -45,7 +45,7 @@ pub struct Load {
     pub batches_per_s: Option<f64>,
     /// Transactional I/O per second and host that a test must reach; no target when not given.
     pub target_iops: Option<f64>,
-    /// How far below the target still passes, in percent; 0 when not given.
+    /// Percentage by which the load may stay below the target; 0 when not given.
     pub tolerance_percent: Option<f64>,
     /// Time a session rests after a batch, as a multiple of the time the batch took; 1 (0 for 2003) when not given.
     pub idle_factor: Option<f64>,
@@ -59,15 +59,15 @@ pub struct Load {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {
-    /// Inserts.
+    /// Share of inserts, percent.
     pub insert: u32,
-    /// Deletes.
+    /// Share of deletes, percent.
     pub delete: u32,
-    /// Replacements.
+    /// Share of replacements, percent.
     pub replace: u32,
-    /// Reads.
+    /// Share of reads, percent.
     pub read: u32,
-    /// Share of the commits that are lazy.
+    /// Share of the commits that are lazy, percent.
     pub lazy: u32,
 }
 
@@ -83,7 +83,7 @@ impl Mix {
     }
 }
 
-/// `[engine]`: the database engine.
+/// `[engine]`: parameters of the database engine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Engine {
@@ -98,9 +98,9 @@ pub struct Engine {
     pub flush_start_percent: f64,
     /// Clean share of the cache at which writing out stops, in percent.
     pub flush_stop_percent: f64,
-    /// Background maintenance runs during the load.
+    /// Whether background maintenance runs during the load.
     pub maintenance: bool,
-    /// Background maintenance runs while logs are replayed, too; as `maintenance` when not given.
+    /// Whether background maintenance runs during a soft recovery; as `maintenance` when not given.
     pub recovery_maintenance: Option<bool>,
     /// Pause of the maintenance reader after each read, in ms.
     pub maintenance_pause_ms: f64,
@@ -136,13 +136,13 @@ impl Default for Engine {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThresholdWishes {
-    /// Mean database read latency.
+    /// Mean database read latency, ms.
     pub read_avg_ms: Option<f64>,
-    /// Worst sample of the database read latency.
+    /// Worst sample of the database read latency, ms.
     pub read_max_ms: Option<f64>,
-    /// Mean log write latency.
+    /// Mean log write latency, ms.
     pub log_write_avg_ms: Option<f64>,
-    /// Worst sample of the log write latency.
+    /// Worst sample of the log write latency, ms.
     pub log_write_max_ms: Option<f64>,
 }
 
@@ -177,10 +177,10 @@ pub enum TestKind {
 }
 
 impl TestKind {
-    /// The kinds with a measured window.
+    /// Kinds of tests with a measured window.
     pub const WINDOWED: [TestKind; 2] = [TestKind::Performance, TestKind::Stress];
 
-    /// All kinds.
+    /// All kinds of tests.
     pub const ALL: [TestKind; 12] = [
         TestKind::Init,
         TestKind::Tune,
@@ -196,12 +196,12 @@ impl TestKind {
         TestKind::Drill,
     ];
 
-    /// The kind of this name.
+    /// Kind of test with this name.
     pub fn of_name(name: &str) -> Option<TestKind> {
         TestKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The name in the solution file.
+    /// Name of the kind in the solution file.
     pub fn name(self) -> &'static str {
         match self {
             TestKind::Init => "init",
@@ -224,7 +224,7 @@ impl TestKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Test {
-    /// What is done.
+    /// Kind of the test.
     pub kind: TestKind,
     /// Length of the measured window in seconds (performance 2 h, stress 24 h, drill 10 min, tune 10 min at
     /// most when not given); the time limit of log generation, and of database checksum and backup (none when
@@ -238,45 +238,45 @@ pub struct Test {
     pub volume: Option<String>,
     /// Thresholds of this test only.
     pub thresholds: Option<ThresholdWishes>,
-    /// What fails in a test of kind `drill`.
+    /// Failures of a test of kind `drill`.
     pub drill: Option<Drill>,
 }
 
-/// The words for what goes wrong on purpose in simulated time; [`crate::FaultKind`] has the keys of each as well.
+/// Kind of a planned fault as named in the solution file; [`crate::FaultKind`] adds its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultWord {
-    /// A disk is lost.
+    /// A disk of a volume fails.
     DiskFails,
-    /// A disk takes longer for everything.
+    /// Every access of a disk becomes slower.
     DiskSlow,
-    /// Disks come to a dynamic pool.
+    /// Disks are added to a dynamic pool.
     DisksAdded,
-    /// A clone of a thin pool is read.
+    /// A clone of a thin pool is taken and read.
     CloneRead,
-    /// A link between a host and its storage is lost.
+    /// A link between a host and its storage fails.
     PathLost,
-    /// The link to the copy at the other site is lost.
+    /// The link to the copy at another site fails.
     RemoteCopyLost,
-    /// The write cache of a controller has no battery.
+    /// The battery of a controller's write cache fails.
     CacheUnprotected,
-    /// A controller is lost.
+    /// A controller fails.
     ControllerFails,
-    /// A host goes on on another node of its store.
+    /// A host moves to another node of its replicated store.
     HostMoves,
-    /// A node of a store is lost.
+    /// A node of a replicated store fails.
     NodeDies,
-    /// Extents of a store fail their checksum.
+    /// Extents of a replicated store fail their checksum.
     ExtentsRot,
-    /// Bits of a page change.
+    /// Two bits of a database page flip.
     BitRot,
 }
 
-/// `[[fault]]`: something that will go wrong on purpose, and therefore does not fail the run.
+/// `[[fault]]`: a planned fault. What it breaks does not fail the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// What goes wrong.
+    /// Kind of the fault.
     pub kind: FaultWord,
     /// Test during which it happens; every one but drills when not given.
     pub test: Option<TestKind>,
@@ -305,11 +305,11 @@ pub struct Fault {
     pub at_s: Option<f64>,
     /// Seconds that it lasts; to the end of the test when not given, for good if it is a loss.
     pub duration_s: Option<f64>,
-    /// Why it is expected.
+    /// Note that explains why the fault is expected.
     pub note: Option<String>,
 }
 
-/// `[fleet]`: what a run on several hosts does when one of its parts is lost.
+/// `[fleet]`: reaction of a run on several hosts to a lost part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fleet {
@@ -323,14 +323,14 @@ pub struct Fleet {
     pub assemble_limit_s: u32,
 }
 
-/// What the parts of a run do without a part that is lost.
+/// Reaction of the remaining parts of a fleet run to a lost one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenLost {
-    /// They finish.
+    /// Finish without the lost part.
     #[default]
     Finish,
-    /// They end in good order.
+    /// End in order.
     Stop,
 }
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many log generations an activation may lose.
+/// Mount dial: number of log generations that an activation may lose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MountDial {
@@ -16,7 +16,7 @@ pub enum MountDial {
     BestAvailability,
 }
 
-/// Where the copy is that holds every commit before it is acknowledged (lossless only).
+/// Partner: site of the copy that stores every commit before it is acknowledged (`lossless` only).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Partner {
@@ -27,7 +27,7 @@ pub enum Partner {
     OtherSite,
 }
 
-/// What fails.
+/// Kind of a failure in a drill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DrillEventKind {
@@ -42,7 +42,7 @@ pub enum DrillEventKind {
 }
 
 impl DrillEventKind {
-    /// The name in the solution file.
+    /// Name of the kind in the solution file.
     pub fn name(self) -> &'static str {
         match self {
             DrillEventKind::HostKilled => "host_killed",
@@ -53,7 +53,7 @@ impl DrillEventKind {
     }
 }
 
-/// `[test.drill]`: the failures of a drill, and what copies may lose.
+/// `[test.drill]`: failures of a drill, and the loss that copies may have.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drill {
@@ -63,7 +63,7 @@ pub struct Drill {
     /// Which copy acknowledges commits with the active one; one of the same site when not given.
     #[serde(default)]
     pub partner: Partner,
-    /// What fails, and when.
+    /// Failures with their times.
     #[serde(default)]
     pub event: Vec<DrillEvent>,
 }
@@ -72,9 +72,9 @@ pub struct Drill {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DrillEvent {
-    /// What fails.
+    /// Kind of the failure.
     pub kind: DrillEventKind,
-    /// The host; not for a site.
+    /// Host that fails; not for a site.
     pub host: Option<String>,
     /// The volume that fails, one with databases.
     pub volume: Option<String>,

@@ -6,13 +6,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{count, yes};
 
-/// `[[site]]`: a place that can be lost as a whole.
+/// `[[site]]`: hosts that can be lost together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Site {
-    /// Name.
+    /// Name of the site.
     pub name: String,
-    /// Databases are normally active here; on when not given.
+    /// Whether databases are normally active in the site; true when not given.
     #[serde(default = "yes")]
     pub active: bool,
 }
@@ -23,10 +23,10 @@ pub struct Site {
 pub struct Host {
     /// Name, a template when `count` is given.
     pub name: String,
-    /// How many; 1 when not given.
+    /// Number of hosts of this form; 1 when not given.
     #[serde(default = "count::<1>")]
     pub count: u32,
-    /// Number of the first; 1 when not given.
+    /// Running number of the first host; 1 when not given.
     #[serde(default = "count::<1>")]
     pub first: u32,
     /// Site; the only one when not given.
@@ -35,13 +35,13 @@ pub struct Host {
     pub enclosure: Option<String>,
     /// Where the other hosts reach its copies in a drill, `host:port`, a template as the name is.
     pub copy_address: Option<String>,
-    /// Processor cores.
+    /// Number of processor cores.
     pub cores: Option<u32>,
     /// SPECint2006 rate of the whole server.
     pub specint_rate: Option<f64>,
     /// SPECint2017 rate (base) of the whole server, where it has no SPECint2006 rate.
     pub specint2017_rate: Option<f64>,
-    /// Memory in GiB.
+    /// Memory, GiB.
     pub memory_gib: Option<f64>,
     /// Most databases that may be active at once; no limit when not given.
     pub max_active: Option<u32>,
@@ -51,7 +51,7 @@ pub struct Host {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Enclosure {
-    /// Name.
+    /// Name of the enclosure.
     pub name: String,
     /// Disk bays; not checked when not given.
     pub bays: Option<u32>,
@@ -63,7 +63,7 @@ pub struct Enclosure {
     pub restore_disks: u32,
 }
 
-/// `[[disk]]`: a kind of disk, resolved as it is read.
+/// Kind of disk with its defaults resolved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "DiskEntry")]
 pub struct Disk {
@@ -77,7 +77,7 @@ pub struct Disk {
     pub random_iops: Option<f64>,
     /// Sequential I/O per second that one disk is planned with, where that is known.
     pub sequential_iops: Option<f64>,
-    /// Solid state.
+    /// Whether the disk has no rotating parts (SSD).
     pub solid_state: bool,
     /// Revolutions per minute.
     pub rpm: Option<u32>,
@@ -117,14 +117,14 @@ pub struct DiskEntry {
     pub random_iops: Option<f64>,
     /// Sequential I/O per second that one disk is planned with.
     pub sequential_iops: Option<f64>,
-    /// Solid state.
+    /// Whether the disk has no rotating parts (SSD).
     #[serde(default)]
     pub solid_state: bool,
     /// Revolutions per minute.
     pub rpm: Option<u32>,
 }
 
-/// How disks protect each other.
+/// Protection of data on disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Raid {
@@ -150,7 +150,7 @@ pub enum Raid {
 }
 
 impl Raid {
-    /// The protection as people read it.
+    /// Name of the protection for people.
     pub fn words(self) -> &'static str {
         match self {
             Raid::Jbod => "single disks",
@@ -165,7 +165,7 @@ impl Raid {
         }
     }
 
-    /// What a set of so many disks lacks; `None` when it can be made.
+    /// Requirement that a set of this many disks does not meet; `None` when it can be built.
     pub fn lacks(self, disks: u32) -> Option<String> {
         let least = match self {
             Raid::Jbod | Raid::Raid0 => 1,
@@ -184,7 +184,7 @@ impl Raid {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pool {
-    /// Name that volumes use.
+    /// Name of the pool, which volumes use.
     pub name: String,
     /// Pools of this form (for example one per array); 1 when not given.
     #[serde(default = "count::<1>")]
@@ -198,10 +198,10 @@ pub struct Pool {
     /// Disks of the faster tier in one pool; 0 when not given.
     #[serde(default)]
     pub fast_disks: u32,
-    /// Protection.
+    /// Protection of the pool.
     #[serde(default)]
     pub raid: Raid,
-    /// Data move between the disks and the faster tier, for simulated time.
+    /// Tiering between the disks and the faster tier, for simulated time.
     pub tiering: Option<Tiering>,
     /// Disks of one parity group; all disks of the pool when not given.
     pub group_disks: Option<u32>,
@@ -214,7 +214,7 @@ pub struct Pool {
     pub saving_percent: f64,
     /// Back-end writes per random write, where the RAID level does not say it.
     pub write_penalty: Option<f64>,
-    /// Where its I/O comes from.
+    /// Whether the I/O of the pool follows from its disks or from the array.
     #[serde(default)]
     pub io: PoolIo,
     /// Volumes take room in chunks of so many KiB when they are first written (thin provisioning), for
@@ -224,7 +224,7 @@ pub struct Pool {
     pub snapshots: Option<Snapshots>,
 }
 
-/// Slices of the volumes of a pool lie on the kind of disks that their reads and writes earn.
+/// Tiering: slices of a pool's volumes move to the faster tier by their reads and writes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tiering {
@@ -234,34 +234,33 @@ pub struct Tiering {
     pub raid: Option<Raid>,
     /// Minutes from one relocation to the next.
     pub every_min: f64,
-    /// What the first relocation would move has lain there for long; otherwise it is moved (the default).
+    /// Whether every slice starts where the first relocation would move it; false when not given.
     #[serde(default)]
     pub settled: bool,
 }
 
-/// Snapshots of all volumes of a pool at a steady pace; what is written after one goes to new chunks.
+/// Snapshots of all volumes of a pool at equal intervals. A write after a snapshot goes to a new chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshots {
-    /// Minutes from one to the next.
+    /// Minutes between two snapshots.
     pub every_min: f64,
-    /// How many are kept.
+    /// Number of snapshots that are kept.
     pub keep: u32,
 }
 
-/// Where the I/O of a pool comes from.
+/// Origin of a pool's I/O rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolIo {
-    /// From its disks, as many as there are.
+    /// The rate follows from the disks.
     #[default]
     Disks,
-    /// From an array that gathers writes or reads from flash: it does not follow from the disks, so only the
-    /// tests show it.
+    /// The array gathers writes or reads from flash, so the rate does not follow from the disks. Only tests show it.
     Array,
 }
 
-/// What a volume is for.
+/// Role of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -290,14 +289,14 @@ pub enum Role {
 pub struct Volume {
     /// Name, unique on its host; a template when `count` is given.
     pub name: String,
-    /// How many per host; 1 when not given.
+    /// Number of volumes per host; 1 when not given.
     #[serde(default = "count::<1>")]
     pub count: u32,
     /// Host name, `*` allowed; every host when not given.
     pub host: Option<String>,
     /// Folder on the file system under test; may use `{n}` and `{host}`.
     pub path: Option<String>,
-    /// What it is for.
+    /// Role of the volume.
     #[serde(default)]
     pub role: Role,
     /// Kind of disk, for a volume with disks of its own.
@@ -316,11 +315,11 @@ pub struct Volume {
     pub enclosure: Option<String>,
 }
 
-/// `[building_block]`: the solution is one block of several; how far it can grow in one array.
+/// `[building_block]`: growth of the solution in equal blocks within one array.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BuildingBlock {
-    /// Most blocks to show; 8 when not given.
+    /// Largest number of blocks to show; 8 when not given.
     #[serde(default = "count::<8>")]
     pub blocks: u32,
     /// Disks that the array takes.
@@ -337,7 +336,7 @@ pub struct BuildingBlock {
 pub struct Instance {
     /// Name, unique on its host; a template when `count` is given.
     pub name: String,
-    /// How many per host; 1 when not given.
+    /// Number of instances per host; 1 when not given.
     #[serde(default = "count::<1>")]
     pub count: u32,
     /// Host name, `*` allowed; every host under test when not given.
@@ -350,7 +349,7 @@ pub struct Instance {
     pub log_file_kib: Option<u32>,
     /// Page size in KiB; by generation (32) when not given.
     pub page_kib: Option<u32>,
-    /// How many databases, or a list of them; 1 when not given.
+    /// Number of databases, or a list of them; 1 when not given.
     #[serde(default)]
     pub databases: Databases,
 }
@@ -359,14 +358,14 @@ pub struct Instance {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Databases {
-    /// So many, all on the instance's volume.
+    /// Number of databases, all on the instance's volume.
     Count(u32),
-    /// One by one.
+    /// List of databases.
     List(Vec<Database>),
 }
 
 impl Databases {
-    /// How many they are.
+    /// Number of databases.
     pub fn count(&self) -> u32 {
         match self {
             Databases::Count(count) => *count,
@@ -393,7 +392,7 @@ pub struct Database {
     pub size_mib: Option<u64>,
 }
 
-/// Written by hand: a derived untagged enum would lose the place and the words of an error inside the list.
+/// Written by hand, because a derived untagged enum would lose place and text of an error inside the list.
 impl<'de> Deserialize<'de> for Databases {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct CountOrList;

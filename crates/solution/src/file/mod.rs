@@ -28,22 +28,22 @@ pub use hardware::{
 pub use qualification::Qualification;
 pub use users::{Copies, Dag, Generation, LagLogRule, Layout, LayoutRow, RemoteRule, Users};
 
-/// What stands for a number that is left out.
+/// Default of a number that the file leaves out.
 fn number<const N: u32>() -> f64 {
     f64::from(N)
 }
 
-/// What stands for a number of things that is left out.
+/// Default of a count that the file leaves out.
 fn count<const N: u32>() -> u32 {
     N
 }
 
-/// What stands for a choice that is left out, where that is not `false`.
+/// Default `true` of a choice that the file leaves out.
 fn yes() -> bool {
     true
 }
 
-/// `[solution]`: what this is.
+/// `[solution]`: name and description of the solution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Title {
@@ -51,23 +51,23 @@ pub struct Title {
     pub name: String,
     /// Version of this file format: 1.
     pub schema: u32,
-    /// Where the facts come from, or anything else worth a line.
+    /// Free text, such as the source of the facts.
     pub description: Option<String>,
 }
 
-/// A solution file as it is written.
+/// Parsed solution file, without defaults resolved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SolutionFile {
-    /// What this is.
+    /// Name and description of the solution.
     pub solution: Title,
-    /// The users.
+    /// Profile of the users.
     pub profile: Option<Users>,
     /// Database availability groups.
     pub dag: Option<Dag>,
     /// Copies of each database.
     pub copies: Option<Copies>,
-    /// How copies lie on servers.
+    /// Layout of the copies.
     pub layout: Option<Layout>,
     /// Sites; one without a name when there is none.
     #[serde(default)]
@@ -81,10 +81,10 @@ pub struct SolutionFile {
     /// Kinds of disk.
     #[serde(default)]
     pub disk: Vec<Disk>,
-    /// Disks that volumes share.
+    /// Pools: disks that volumes share.
     #[serde(default)]
     pub pool: Vec<Pool>,
-    /// The solution is one block of several.
+    /// Growth of the solution in equal blocks.
     pub building_block: Option<BuildingBlock>,
     /// Volumes.
     #[serde(default)]
@@ -92,26 +92,26 @@ pub struct SolutionFile {
     /// Database instances of the test.
     #[serde(default)]
     pub instance: Vec<Instance>,
-    /// How large the test databases are.
+    /// Size of the test databases.
     pub sizing: Option<Sizing>,
-    /// The part of the solution that is tested.
+    /// Part of the solution that the tests use.
     pub under_test: Option<UnderTest>,
-    /// How hard the databases are driven.
+    /// Load of the tests.
     pub load: Option<Load>,
-    /// The database engine.
+    /// Parameters of the database engine.
     #[serde(default)]
     pub engine: Engine,
-    /// Latencies that must not be exceeded.
+    /// Latency limits.
     pub thresholds: Option<ThresholdWishes>,
     /// Tests in their order.
     #[serde(default)]
     pub test: Vec<Test>,
-    /// Rules by which a run is a qualification.
+    /// Own rules for the grade *qualified*.
     pub qualification: Option<Qualification>,
-    /// Faults that are expected.
+    /// Planned faults.
     #[serde(default)]
     pub fault: Vec<Fault>,
-    /// What a run on several hosts does when one of its parts is lost.
+    /// Reaction of a fleet run to a lost part.
     #[serde(default)]
     pub fleet: Fleet,
     /// Model of the storage for simulated time.

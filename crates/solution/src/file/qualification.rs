@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::TestKind;
 
-/// `[qualification]`: the solution's own rules. What is not given is the published rule. Reports list each rule
-/// that lets more pass than the published one.
+/// `[qualification]`: rules of the solution's own for the grade *qualified*; the published rule for each key that is
+/// not given. Reports list every rule that accepts more than the published one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Qualification {
@@ -50,7 +50,7 @@ pub struct Qualification {
     pub log_file_kib_per_batch: Option<[f64; 2]>,
     /// Most that a quarter of the window may differ from its mean in transactional I/O, in percent.
     pub throughput_change_percent: Option<f64>,
-    /// The same for database writes per second.
+    /// Largest deviation of a quarter of the window from its mean in database writes per second, percent.
     pub write_change_percent: Option<f64>,
     /// Least database writes in the first sample of the window, in percent of their mean.
     pub write_start_percent: Option<f64>,
@@ -59,7 +59,7 @@ pub struct Qualification {
 }
 
 impl Qualification {
-    /// The ranges given, by the names of their conditions: the least, the most, or both.
+    /// Own ranges, by the names of their conditions: least value, largest value, or both.
     pub fn ranges(&self) -> Vec<(&'static str, Option<f64>, Option<f64>)> {
         let least = |name, value: Option<f64>| value.map(|value| (name, Some(value), None));
         let most = |name, value: Option<f64>| value.map(|value| (name, None, Some(value)));

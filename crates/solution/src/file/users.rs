@@ -46,7 +46,7 @@ impl Generation {
         if self == Generation::E2003 { 5120 } else { 1024 }
     }
 
-    /// The year of the product, which stands in its name up to 2019.
+    /// Year of the product, which is a part of its name up to 2019.
     pub fn year(self) -> u32 {
         match self {
             Generation::E2003 => 2003,
@@ -59,13 +59,13 @@ impl Generation {
         }
     }
 
-    /// What follows "Exchange" in the product's name.
+    /// Product name without "Exchange".
     pub fn name(self) -> String {
         if self == Generation::Se { "SE".into() } else { self.year().to_string() }
     }
 }
 
-/// `[profile]`: the users. Every figure that the planner derives can be overridden here, field by field.
+/// `[profile]`: profile of the users. Each derived figure can be replaced here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Users {
@@ -191,7 +191,7 @@ impl Default for Dag {
 pub struct Copies {
     /// Copies in the site where a database is normally active, then in each other site in the order of `[[site]]`.
     pub per_site: Vec<u32>,
-    /// How many of them are lagged; those have the last activation preferences. 0 when not given.
+    /// Number of lagged copies, the last in activation preference; 0 when not given.
     #[serde(default)]
     pub lagged: u32,
     /// Replay lag of the lagged copies in days; 7 when not given.
@@ -200,12 +200,12 @@ pub struct Copies {
     /// A lagged copy may be activated like any other (it plays its logs forward); on when not given.
     #[serde(default = "yes")]
     pub lagged_can_activate: bool,
-    /// How many days of logs a lagged copy keeps; `beyond_lag` when not given.
+    /// Rule for the days of logs that a lagged copy keeps; `beyond_lag` when not given.
     #[serde(default)]
     pub lag_log_rule: LagLogRule,
 }
 
-/// Copies where the file does not say: one of each database.
+/// Default: one copy of each database.
 impl Default for Copies {
     fn default() -> Self {
         Copies {
@@ -229,7 +229,7 @@ pub enum LagLogRule {
     BeyondLag,
 }
 
-/// `[layout]`: how copies lie on servers. Without it the published rule is used.
+/// `[layout]`: placement of copies on servers; by the published rule when not given.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Layout {
@@ -237,19 +237,19 @@ pub struct Layout {
     /// further (`rotated`), which spreads a double failure over more servers.
     #[serde(default)]
     pub remote: RemoteRule,
-    /// A layout made elsewhere, to be checked. When present nothing is generated.
+    /// Layout made elsewhere, which the plan checks instead of making one.
     #[serde(default)]
     pub database: Vec<LayoutRow>,
 }
 
-/// Placement of copies in the other sites.
+/// Placement rule for copies in sites after the home site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RemoteRule {
-    /// Same picture as the first site.
+    /// Same picture as in the home site.
     #[default]
     Mirrored,
-    /// Shifted once more.
+    /// Shifted by one server more in each round.
     Rotated,
 }
 
