@@ -20,9 +20,9 @@ use crate::memory::{Aligned, STRETCH_BYTES_MAX};
 /// The buffers of one operation: consecutive on disk, in order.
 pub type Bufs = SmallVec<[PageBuf; 1]>;
 
-/// The initial contents of a database file as a pure function of the page index.
+/// Template database: initial contents of a database file as a pure function of the page index.
 pub trait TemplatePages {
-    /// Equal numbers mean equal contents.
+    /// Identity of the template; equal numbers mean equal contents.
     fn id(&self) -> u64;
     /// Bytes per page.
     fn page_bytes(&self) -> usize;
@@ -30,58 +30,56 @@ pub trait TemplatePages {
     fn pages(&self) -> u64;
     /// Writes file page `index` (0 and 1 are the header and its shadow) into `page`, checksums included.
     fn fill(&self, index: u64, page: &mut [u8]);
-    /// As [`Self::fill`], but what the page holds in place of its checksums does not matter.
+    /// As [`Self::fill`], without checksums.
     fn fill_unsealed(&self, index: u64, page: &mut [u8]) {
         self.fill(index, page);
     }
 }
 
-/// Keeps pages in small space: contents that are a known function of little data are stored as that data.
+/// Codec that stores pages in little memory: contents that follow from a few numbers are stored as those numbers.
 pub trait PageCodec {
-    /// The template whose pages it knows. Codecs of one template decode alike.
+    /// Identity of the template whose pages the codec knows. Codecs of one template decode alike.
     fn template_id(&self) -> Option<u64> {
         None
     }
-    /// Makes the same codec on another thread; `None` for one that can be on its own thread only.
+    /// Builds the same codec on another thread; `None` if the codec is bound to its thread.
     fn elsewhere(&self) -> Option<CodecMaker> {
         None
     }
-    /// Encodes file page `index`; `decode(index, encode(index, page)) == page` for every page whatsoever.
+    /// Encodes file page `index`; `decode(index, encode(index, page)) == page` for every page.
     fn encode(&self, index: u64, page: &[u8], out: &mut Vec<u8>);
-    /// As [`Self::encode`] for page `index` of its template, without its bytes. `false`, and nothing is
-    /// appended, if it knows no such page.
+    /// Encodes page `index` of the template without its bytes. `false`, with nothing appended, if the codec does not
+    /// know the page.
     fn encode_pristine(&self, _index: u64, _out: &mut Vec<u8>) -> bool {
         false
     }
-    /// As [`Self::encode`] for a page whose checksums and whose bytes at `unused` mean nothing: `decode`
-    /// restores it with the right checksums and anything in there. `false`, and nothing is appended, if it has
-    /// no short encoding.
+    /// Encodes a page whose checksums and bytes at `unused` have no meaning; `decode` restores it with right
+    /// checksums. `false`, with nothing appended, if there is no short encoding.
     fn encode_unsealed(&self, _index: u64, _page: &[u8], _unused: Range<usize>, _out: &mut Vec<u8>) -> bool {
         false
     }
-    /// The version of the page, if `encoded` says which edits were made on a page of its template, rather than
-    /// which bytes were found. Only the program that made the edits encodes a page so: it is valid without a
-    /// look at its bytes.
+    /// Version of a page that is encoded as edits of a template page, rather than as bytes that were found. Only the
+    /// program that made the edits encodes a page so; it is valid without a look at its bytes.
     fn edited_version(&self, _encoded: &[u8]) -> Option<u64> {
         None
     }
     /// Restores a page. `None` if `encoded` is not an encoding.
     fn decode(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()>;
-    /// As [`Self::decode`], but what the page holds in place of its checksums does not matter.
+    /// As [`Self::decode`], without checksums.
     fn decode_unsealed(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()> {
         self.decode(index, encoded, page)
     }
 }
 
-/// Makes a [`PageCodec`] on the thread that calls it.
+/// Function that builds a [`PageCodec`] on the calling thread.
 pub type CodecMaker = Box<dyn FnOnce() -> Rc<dyn PageCodec> + Send>;
 
-/// A page as its codec keeps it.
+/// Page in the encoding of a codec.
 #[derive(Clone)]
 pub struct Encoding {
-    /// Whose encoding it is.
+    /// Codec of the encoding.
     pub codec: Rc<dyn PageCodec>,
-    /// What the codec has made of the page.
+    /// Encoded page.
     pub bytes: Rc<[u8]>,
 }
 
@@ -98,16 +96,16 @@ pub struct PageBuf {
 }
 
 enum Kind {
-    /// Contents not set: reads as zeros. Costs no memory until touched.
+    /// Contents not set: reads as zeros, and takes no memory until it is used.
     Empty(OnceCell<Aligned>),
-    /// The same; what is read into it comes to this place in the piece.
+    /// Empty, with a place in a piece of memory that it shares with neighbours.
     EmptyPart(Rc<Piece>, usize),
     Bytes(Aligned),
-    /// The bytes from this place of a piece on, which no other buffer has.
+    /// Bytes at a place of a piece of memory; no other buffer has this place.
     Part(Rc<Aligned>, usize),
-    /// Bytes shared with a copy: the first one that changes them takes bytes of its own.
+    /// Bytes shared with a copy. The first owner that changes them gets bytes of its own.
     Shared(Rc<Aligned>),
-    /// Bytes that can be made, and made again. In a box: buffers are handed on many times in an operation.
+    /// Bytes that can be computed, repeatedly. Boxed, because buffers are moved often during an operation.
     Made(Box<Made>),
 }
 
@@ -115,20 +113,20 @@ struct Made {
     of: Origin,
     index: u64,
     bytes: OnceCell<Aligned>,
-    /// The bytes without their checksums; made at the first access that does not need these.
+    /// Bytes without checksums; computed at the first access that does not need those.
     unsealed: OnceCell<Aligned>,
 }
 
-/// What buffers hold that nothing was read into.
+/// Contents of an empty buffer.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Memory of buffers that lie side by side; there is none until one of them is read into.
+/// Memory of neighbouring buffers, allocated when one of them is first read into.
 struct Piece {
     len: usize,
     memory: OnceCell<Rc<Aligned>>,
 }
 
-/// What the bytes of a page are made of.
+/// Source from which the bytes of a page can be computed.
 #[derive(Clone)]
 enum Origin {
     Template(Rc<dyn TemplatePages>),
@@ -155,15 +153,15 @@ impl Origin {
 }
 
 impl PageBuf {
-    /// A buffer to read into, or zeros to write.
+    /// Empty buffer, to read into or to write zeros.
     pub fn empty(len: usize) -> PageBuf {
         assert!(len > 0 && len.is_multiple_of(SECTOR_BYTES), "{len} is not a whole number of sectors");
         PageBuf { len, kind: Kind::nothing() }
     }
 
-    /// `count` buffers of `len` bytes to read into in one operation. They come to lie side by side in stretches of
-    /// [`STRETCH_BYTES_MAX`]: a device may serve each stretch as a request of its own. The memory is free again when
-    /// the last buffer of a stretch is gone, so they are for readers who let go of all of them together.
+    /// Creates `count` neighbouring buffers of `len` bytes for one read. They lie in stretches of
+    /// [`STRETCH_BYTES_MAX`], which a device may serve as one request each. Memory is freed when the last buffer of a
+    /// stretch is dropped, so they suit readers who drop all together.
     pub fn side_by_side(count: usize, len: usize) -> Bufs {
         assert!(len <= ZEROS.len(), "{len} bytes are more than a page");
         let per_piece = STRETCH_BYTES_MAX / len;
@@ -176,25 +174,25 @@ impl PageBuf {
             .collect()
     }
 
-    /// A copy of `bytes`.
+    /// Buffer with a copy of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> PageBuf {
         let mut buf = PageBuf::empty(bytes.len());
         buf.kind = Kind::Bytes(Aligned::copy_of(bytes));
         buf
     }
 
-    /// A buffer that `write` overwrites as a whole; `None` if it says that it could not.
+    /// Buffer that `write` fills completely; `None` if it reports that it could not.
     pub fn written_by(len: usize, write: impl FnOnce(&mut [u8]) -> bool) -> Option<PageBuf> {
         let mut buf = PageBuf::empty(len);
         write(buf.as_read_target()).then_some(buf)
     }
 
-    /// The page `index` of `template`, without making its bytes.
+    /// Buffer with page `index` of `template`, without computing its bytes.
     pub fn pristine_of(template: Rc<dyn TemplatePages>, index: u64) -> PageBuf {
         PageBuf::made(template.page_bytes(), Origin::Template(template), index)
     }
 
-    /// The page `index` that `codec` has encoded, without making its bytes.
+    /// Buffer with the page `index` that `codec` encoded, without computing its bytes.
     pub fn encoded_by(codec: Rc<dyn PageCodec>, index: u64, encoded: Rc<[u8]>, len: usize) -> PageBuf {
         PageBuf::made(len, Origin::Encoding(Encoding { codec, bytes: encoded }), index)
     }
@@ -204,13 +202,13 @@ impl PageBuf {
         PageBuf { len, kind: Kind::Made(Box::new(made)) }
     }
 
-    /// Length in bytes.
+    /// Length of the buffer, bytes.
     #[expect(clippy::len_without_is_empty, reason = "a buffer is never of length zero")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The template page that this buffer still equals, if it is known to.
+    /// Template page that the buffer still equals; `None` if it was changed or is another page.
     pub fn pristine(&self) -> Option<(&Rc<dyn TemplatePages>, u64)> {
         match self.made_of()? {
             Made { of: Origin::Template(template), index, .. } => Some((template, *index)),
@@ -218,7 +216,7 @@ impl PageBuf {
         }
     }
 
-    /// The encoding of page `page` that this buffer still equals, if it is known to.
+    /// Encoding of page `page` that the buffer still equals, if there is one.
     pub fn encoding(&self, page: u64) -> Option<&Encoding> {
         match self.made_of()? {
             Made { of: Origin::Encoding(encoding), index, .. } if *index == page => Some(encoding),
@@ -233,12 +231,12 @@ impl PageBuf {
         }
     }
 
-    /// Whether the contents are bytes and nothing else.
+    /// Whether the buffer holds plain bytes.
     pub fn is_bytes(&self) -> bool {
         matches!(self.kind, Kind::Bytes(_) | Kind::Part(..) | Kind::Shared(_))
     }
 
-    /// Whether the buffer was not looked at since it was made empty: it is all zero.
+    /// Whether the buffer is empty and was never accessed: all zero.
     pub(crate) fn is_untouched(&self) -> bool {
         match &self.kind {
             Kind::Empty(bytes) => bytes.get().is_none(),
@@ -246,15 +244,15 @@ impl PageBuf {
         }
     }
 
-    /// Gives memory back that can be made again.
+    /// Frees bytes that can be computed again.
     pub fn forget_bytes(&mut self) {
         if let Kind::Made(made) = &mut self.kind {
             (made.bytes, made.unsealed) = (OnceCell::new(), OnceCell::new());
         }
     }
 
-    /// A copy to be written. `seal` completes the contents where they are bytes; what can be made is complete
-    /// already. Bytes are copied when one of both is changed.
+    /// Copy of the buffer for a write. `seal` completes the checksums of plain bytes; computed ones are complete. Both
+    /// share bytes until one is changed.
     pub fn sealed_copy(&mut self, seal: impl FnOnce(&mut [u8])) -> PageBuf {
         if !matches!(self.kind, Kind::Made(_)) {
             seal(self.as_unsealed_mut_slice());
@@ -266,7 +264,7 @@ impl PageBuf {
         self.clone()
     }
 
-    /// The contents.
+    /// Bytes of the buffer.
     pub fn as_slice(&self) -> &[u8] {
         match &self.kind {
             Kind::Empty(bytes) => bytes.get_or_init(|| Aligned::zeroed(self.len)).as_slice(),
@@ -281,8 +279,7 @@ impl PageBuf {
         }
     }
 
-    /// The contents for those who look at everything but the checksums, which may be missing: computing them for a
-    /// pristine page would cost as much again as its bytes.
+    /// Bytes of the buffer, perhaps without checksums, which cost as much to compute as the rest of a template page.
     #[inline]
     pub fn as_unsealed_slice(&self) -> &[u8] {
         match &self.kind {
@@ -294,19 +291,19 @@ impl PageBuf {
         }
     }
 
-    /// The contents, to change; a page that could be made again no longer can.
+    /// Bytes of the buffer for changes. A page that could be computed no longer can.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         self.as_slice();
         self.made_bytes()
     }
 
-    /// As [`Self::as_mut_slice`] for those who compute the checksums anew after their changes.
+    /// As [`Self::as_mut_slice`], perhaps without checksums, for callers that compute them after their changes.
     pub fn as_unsealed_mut_slice(&mut self) -> &mut [u8] {
         self.as_unsealed_slice();
         self.made_bytes()
     }
 
-    /// The bytes that `as_slice` or `as_unsealed_slice` has made, as the buffer's own.
+    /// Bytes that `as_slice` or `as_unsealed_slice` computed, as the buffer's own.
     fn made_bytes(&mut self) -> &mut [u8] {
         if !matches!(self.kind, Kind::Bytes(_) | Kind::Part(..)) {
             let made = match std::mem::replace(&mut self.kind, Kind::nothing()) {
@@ -323,7 +320,7 @@ impl PageBuf {
         self.own_bytes()
     }
 
-    /// Memory to read into whose old contents do not matter: skips the zeroing of [`Self::as_mut_slice`].
+    /// Memory of the buffer as a target of a read; skips the zeroing of [`Self::as_mut_slice`].
     pub(crate) fn as_read_target(&mut self) -> &mut [u8] {
         match &self.kind {
             Kind::Bytes(_) | Kind::Part(..) => {}
@@ -347,8 +344,7 @@ impl PageBuf {
         }
     }
 
-    /// The memory of buffers that have bytes, if it is one stretch: that of a single buffer, or of neighbours in a
-    /// piece.
+    /// Memory of neighbouring buffers as one stretch, if they lie side by side in a piece.
     pub(crate) fn stretch(bufs: &mut [PageBuf]) -> Option<NonNull<[u8]>> {
         if let [one] = bufs {
             return Some(NonNull::from(match one.kind {
@@ -370,7 +366,7 @@ impl PageBuf {
         Some(NonNull::slice_from_raw_parts(memory, end - start))
     }
 
-    /// Address of the slab that its bytes were cut from, if they were.
+    /// Address of the slab that contains the buffer's memory, if there is one.
     pub(crate) fn slab(&self) -> Option<usize> {
         let bytes = match &self.kind {
             Kind::Bytes(bytes) => bytes,

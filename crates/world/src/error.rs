@@ -6,13 +6,13 @@ use crate::{Duration, Time};
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("cannot {operation} {path}: {reason}")]
 pub struct Error {
-    /// What kind of failure it is, to decide on.
+    /// Kind of the failure, on which callers decide.
     pub kind: ErrorKind,
-    /// A verb: "open", "read 32768 bytes at 65536 of", "sync".
+    /// Failed operation, as a verb: "open", "read 32768 bytes at 65536 of", "sync".
     pub operation: String,
-    /// File, directory or address.
+    /// Path of the file or directory, or address.
     pub path: String,
-    /// The system's own words.
+    /// Text of the operating system's error.
     pub reason: String,
 }
 
@@ -20,9 +20,9 @@ pub struct Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// No such file, directory or listener.
+    /// The file, directory or listener does not exist.
     NotFound,
-    /// The name is taken.
+    /// The name already exists.
     AlreadyExists,
     /// The volume is full.
     NoSpace,
@@ -30,25 +30,25 @@ pub enum ErrorKind {
     ShortRead,
     /// Fewer bytes were written than given.
     ShortWrite,
-    /// The caller may not do this.
+    /// The process lacks the permission.
     PermissionDenied,
-    /// The file system cannot do this: unbuffered I/O.
+    /// The file system does not support unbuffered I/O.
     Unsupported,
-    /// The device or the system reports an I/O error. The data may be there still: a path to the device may
-    /// have failed.
+    /// The device or the system reported an I/O error. The data may still exist, because a path to the device may have
+    /// failed.
     Io,
-    /// The device cannot read its medium, or the file system says that it is damaged itself.
+    /// The device cannot read its medium, or the file system reports that it is damaged.
     Damaged,
-    /// A connection was refused, reset or cut.
+    /// The connection was refused, reset or cut.
     Disconnected,
-    /// The clock that times everything jumped.
+    /// The monotonic clock jumped.
     ClockJumped {
-        /// When it was last right.
+        /// Last time at which the clock was right.
         at: Time,
-        /// How far it jumped, ahead or back.
+        /// Size of the jump, ahead or back.
         by: Duration,
     },
 }
 
-/// Result of a world operation.
+/// Result of an operation of the world.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -8,12 +8,12 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A hash map with a fixed hash.
+/// Hash map whose hash is the same in every run.
 pub type FixedHashMap<K, V> = HashMap<K, V, BuildHasherDefault<FixedHasher>>;
-/// A hash set with a fixed hash.
+/// Hash set whose hash is the same in every run.
 pub type FixedHashSet<K> = HashSet<K, BuildHasherDefault<FixedHasher>>;
 
-/// A multiplicative hash, good enough for page numbers and small keys.
+/// Multiplicative hash function, good enough for page numbers and small keys.
 #[derive(Default)]
 pub struct FixedHasher(u64);
 
@@ -41,16 +41,16 @@ impl Hasher for FixedHasher {
     }
 }
 
-/// A hash map with numbers as keys, in which eight neighbours lie side by side: whoever looks for one after the other
-/// waits for memory once.
+/// Hash map with number keys that stores eight neighbouring keys side by side: a caller that looks neighbours up in
+/// turn waits for memory once.
 pub(crate) type NeighbourMap<V> = HashMap<u64, V, BuildHasherDefault<NeighbourHasher>>;
 
-/// Numbers that lie side by side in a [`NeighbourMap`].
+/// Number of neighbouring keys that lie side by side in a [`NeighbourMap`].
 const NEIGHBOURS: u64 = 8;
-/// The bits of a hash by which a place of a map says what it holds: those of neighbours differ.
+/// Bits of a hash that the map stores with each entry; those of neighbours differ.
 const TAG: u64 = 0x7F << 57;
 
-/// The hash of a number.
+/// Hash function for number keys.
 #[derive(Default)]
 pub(crate) struct NeighbourHasher(u64);
 

@@ -44,10 +44,10 @@ pub use time::{Duration, LAPSE_MIN, Lapse, LapseKind, Time, WallClock};
 /// Unit of unbuffered I/O: offsets, lengths and memory addresses are multiples of it.
 pub const SECTOR_BYTES: usize = 4096;
 
-/// A boxed future of this thread. One allocation per operation: about 1 % of the CPU cost of an I/O.
+/// Boxed future of this thread. It costs one allocation per operation, about 1 % of the processor time of an I/O.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// How [`World::open`] treats the file.
+/// Requirement of [`World::open`] on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
     /// The file must exist; only reads are allowed.
@@ -58,18 +58,18 @@ pub enum OpenMode {
     CreateNew,
 }
 
-/// What a directory holds or a path names.
+/// Entry of a directory, or what a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// File name without its directory.
     pub name: String,
-    /// Size in bytes (0 for a directory).
+    /// Size of the file, bytes (0 for a directory).
     pub bytes: u64,
-    /// True for a directory.
+    /// Whether the entry is a directory.
     pub is_dir: bool,
 }
 
-/// Operations counted by the world itself, for the check that what was measured is what was issued.
+/// Numbers of operations as counted by the world, to check measured against issued I/O.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IoTotals {
     /// Completed read calls and the bytes they returned.
@@ -84,93 +84,92 @@ pub struct IoTotals {
     pub syncs: u64,
 }
 
-/// Where the time of a completed read, write or sync went: this program's share. The rest is the operating system's and
-/// the storage's.
+/// Share of this program in the time of a completed read, write or sync. The rest is the operating system's and the
+/// storage's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Passage {
-    /// At most this long the program held it: before the operating system got it, and after the operating system
-    /// had completed it. `None` where there is nothing below: a file in memory, or simulated time.
+    /// Upper bound of the time for which the program held the operation: before the operating system got it, and after
+    /// its completion. `None` for files in memory and in simulated time.
     pub held: Option<Duration>,
 }
 
 impl Passage {
-    /// That of this operation and of one that followed it.
+    /// Combined time of this operation and one that followed it.
     pub fn and(self, next: Passage) -> Passage {
         Passage { held: self.held.zip(next.held).map(|(first, second)| first + second) }
     }
 }
 
-/// Processor time and memory of a host; processor times since some fixed moment.
+/// Processor time and memory of a host. Processor times count from some fixed moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostUsage {
-    /// Processor time that this program has used, all threads.
+    /// Processor time of this program, all threads.
     pub program_cpu: Duration,
-    /// Processors that this program may run on.
+    /// Number of processors that this program may use.
     pub program_cpus: usize,
-    /// Processor time that everything on the host has used.
+    /// Used processor time of the whole host.
     pub host_cpu_busy: Duration,
-    /// Processor time that the host has had, used or not.
+    /// Available processor time of the host, used or not.
     pub host_cpu_total: Duration,
-    /// Processor time that other guests of the machine took from it.
+    /// Processor time that other guests of the machine took from the host (steal time).
     pub host_cpu_stolen: Duration,
-    /// Time in which some task of the host waited for a processor; `None` where the kernel does not measure it.
+    /// Time in which some task of the host waited for a processor; `None` if the kernel does not measure it.
     pub host_cpu_pressure: Option<Duration>,
-    /// Time by which this program woke later than it asked to.
+    /// Time by which this program woke later than it had asked to.
     pub program_late: Duration,
-    /// Memory that could be given to programs now.
+    /// Memory that programs could still get, bytes.
     pub memory_available_bytes: u64,
 }
 
-/// A block device since its host started, as the kernel counts it.
+/// Counters of a block device since its host started, from the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceUsage {
-    /// Name that the kernel gave it.
+    /// Kernel name of the device.
     pub name: String,
-    /// Reads completed.
+    /// Number of completed reads.
     pub reads: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Time of all reads together, in the queue of the kernel and in the device.
+    /// Sum of the times of all reads, in the kernel's queue and in the device, ms.
     pub read_ms: u64,
-    /// Writes completed.
+    /// Number of completed writes.
     pub writes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Time of all writes together.
+    /// Sum of the times of all writes, ms.
     pub write_ms: u64,
-    /// Time in which something was under way.
+    /// Time in which the device had requests, ms.
     pub busy_ms: u64,
-    /// Time of everything together.
+    /// Sum of the times of all requests, ms.
     pub waited_ms: u64,
 }
 
-/// What a world implementation provides. Engine code uses [`World`], never this.
+/// Interface of a world implementation. Engine code uses [`World`] instead.
 pub trait Host {
     /// Monotonic time since the host started. It stands still while the host is suspended.
     fn now(&self) -> Time;
     /// Time since the host started, with the time in which it was suspended.
     fn boot_time(&self) -> Time;
-    /// The host's calendar clock (UTC); may jump, is never used to order anything.
+    /// Calendar clock of the host (UTC). It may jump, so it orders nothing.
     fn wall_clock(&self) -> WallClock;
     /// Completes at the first instant not before `at`.
     fn sleep_until(&self, at: Time) -> LocalFuture<'static, ()>;
     /// Starts a task on this thread.
     fn spawn(&self, task: LocalFuture<'static, ()>);
-    /// Starts `start` on shard `index` (a thread pinned to a core, or a task in simulated time).
+    /// Runs `start` on shard `index`: a thread pinned to a core, or a task in simulated time.
     fn spawn_shard(&self, index: usize, start: ShardStart);
-    /// Does work that touches nothing outside, where it does not keep this thread from its I/O. At once where
-    /// work takes no time, as in simulated time.
+    /// Runs a computation without I/O on another thread; in simulated time at once.
     fn compute(&self, work: Work) -> LocalFuture<'static, ()> {
         work();
         Box::pin(std::future::ready(()))
     }
-    /// Operations that were begun go to the storage now, not when this thread waits next.
+    /// Hands begun operations to the storage now, instead of when this thread waits next.
     fn hand_over(&self) {}
-    /// How many shards make sense on this host (its cores).
+    /// Number of shards to use on this host (its cores).
     fn shards(&self) -> usize;
     /// 64 random bits; in simulated time a function of the seed.
     fn random_u64(&self) -> u64;
-    /// The host's name in the solution file.
+    /// Name of the host in the solution file.
     fn name(&self) -> &str;
     /// Opens or creates a file.
     fn open(&self, path: &str, mode: OpenMode) -> LocalFuture<'static, Result<Rc<dyn HostFile>>>;
@@ -178,7 +177,7 @@ pub trait Host {
     fn create_dir(&self, path: &str) -> LocalFuture<'static, Result<()>>;
     /// Entries of a directory, sorted by name.
     fn list(&self, path: &str) -> LocalFuture<'static, Result<Vec<Entry>>>;
-    /// What `path` names, or `None`.
+    /// Entry that `path` names, or `None`.
     fn entry(&self, path: &str) -> LocalFuture<'static, Result<Option<Entry>>>;
     /// Renames a file, replacing `to` if it exists.
     fn rename(&self, from: &str, to: &str) -> LocalFuture<'static, Result<()>>;
@@ -186,9 +185,9 @@ pub trait Host {
     fn remove(&self, path: &str) -> LocalFuture<'static, Result<()>>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &str) -> LocalFuture<'static, Result<()>>;
-    /// Free bytes where `path` lies.
+    /// Free bytes of the file system of `path`.
     fn free_bytes(&self, path: &str) -> LocalFuture<'static, Result<u64>>;
-    /// The block device below the file system of `path`; `None` if there is none, or more than one.
+    /// Counters of the block device below the file system of `path`; `None` if there is none, or more than one.
     fn device_usage(&self, _path: &str) -> LocalFuture<'static, Result<Option<DeviceUsage>>> {
         Box::pin(std::future::ready(Ok(None)))
     }
@@ -198,26 +197,27 @@ pub trait Host {
     fn listen(&self, address: &str) -> LocalFuture<'static, Result<Rc<dyn HostListener>>>;
     /// Operations completed so far, counted by the world.
     fn io_totals(&self) -> IoTotals;
-    /// One line on how I/O is done (driver, direct or buffered), for the report.
+    /// Description of the I/O in one line for the report: driver, direct or buffered.
     fn describe(&self) -> String;
-    /// Processor time that this thread has used; `None` where work takes none, as in simulated time.
+    /// Processor time of this thread; `None` in simulated time.
     fn thread_cpu(&self) -> Option<Duration> {
         None
     }
-    /// Processor time and memory of the host; `None` where they are not known.
+    /// Processor time and memory of the host; `None` if not known.
     fn host_usage(&self) -> Option<HostUsage> {
         None
     }
-    /// Holes in the time of this run that were found since this was last asked, by any thread. Simulated time has none.
+    /// Lapses found by any thread since the last call: times in which the program did not run, or clocks jumped.
+    /// Simulated time has none.
     fn lapses(&self) -> Vec<Lapse> {
         Vec::new()
     }
 }
 
-/// The start of a shard: gets the shard's own world.
+/// Function that starts a shard; gets the shard's own world.
 pub type ShardStart = Box<dyn FnOnce(World) -> LocalFuture<'static, ()> + Send>;
 
-/// What [`Host::compute`] does.
+/// Computation for [`Host::compute`].
 pub type Work = Box<dyn FnOnce() + Send>;
 
 /// An open file of a [`Host`].
@@ -232,23 +232,23 @@ pub trait HostFile {
     fn size(&self) -> LocalFuture<'static, Result<u64>>;
     /// Grows or cuts the file; new space reads as zeros, or as stale bytes under a fault.
     fn set_size(&self, bytes: u64) -> LocalFuture<'static, Result<()>>;
-    /// Offers the file's initial contents as a pure function. `true`: the storage serves it from now on as if every
-    /// page had been written and synced. `false`: the caller has to write it. `codec` is how pages written later may
-    /// be kept in small space.
+    /// Offers the initial contents of the file as a pure function. `true`: the storage serves them as if every page
+    /// had been written and synced. `false`: the caller has to write them. `codec`: encoding in which later pages may
+    /// be stored.
     fn adopt_template(
         &self,
         template: Rc<dyn TemplatePages>,
         codec: Rc<dyn PageCodec>,
     ) -> LocalFuture<'static, Result<bool>>;
-    /// The pages written to this new file will be those of the file `path`, so a storage that keeps those in
-    /// small space may keep these so, too.
+    /// Declares that the pages written to this new file will be those of file `path`, so that a storage that encodes
+    /// those may encode these.
     fn keep_like(&self, _path: &str) {}
-    /// Whether it is worth the work to [pack](Self::pack) pages of the file that are in memory.
+    /// Whether [packing](Self::pack) pages in memory is useful for this file.
     fn packs_pages(&self) -> bool {
         false
     }
-    /// Packs page `index` of the file, which is not needed for the moment: it takes less memory, and is the
-    /// same bytes again at the next access. Its checksums need not be right now, but are then.
+    /// Packs page `index`, which is not needed at the moment: it takes less memory, and has the same bytes at the next
+    /// access. Checksums need not be right before; they are afterwards.
     fn pack(&self, _index: u64, _page: &mut PageBuf) {}
 }
 
@@ -258,7 +258,7 @@ pub trait HostConnection {
     fn send(&self, bytes: Vec<u8>) -> LocalFuture<'static, Result<()>>;
     /// Receives at least one byte and at most `limit`; an empty vector means the peer closed.
     fn receive(&self, limit: usize) -> LocalFuture<'static, Result<Vec<u8>>>;
-    /// The other side, for people.
+    /// Name of the peer, for people.
     fn peer(&self) -> String;
 }
 
@@ -268,7 +268,7 @@ pub trait HostListener {
     fn accept(&self) -> LocalFuture<'static, Result<Rc<dyn HostConnection>>>;
 }
 
-/// The outside of the program, as one host sees it. Cloning is cheap.
+/// World: the outside of the program as one host sees it: files, clock, tasks, network, randomness. Cloning is cheap.
 #[derive(Clone)]
 pub struct World(Rc<dyn Host>);
 
@@ -303,12 +303,12 @@ impl World {
         self.0.now()
     }
 
-    /// Time since the host started, with the time in which it was suspended: the clock of what other hosts count, too.
+    /// Time since the host started, including suspended time. Other hosts' clocks go on like this one.
     pub fn boot_time(&self) -> Time {
         self.0.boot_time()
     }
 
-    /// The calendar clock (UTC).
+    /// Calendar clock of the host (UTC).
     pub fn wall_clock(&self) -> WallClock {
         self.0.wall_clock()
     }
@@ -344,13 +344,13 @@ impl World {
         self.0.spawn_shard(index, Box::new(start))
     }
 
-    /// Operations that were begun go to the storage now: for those who are going to keep this thread busy.
+    /// Hands begun operations to the storage now. For callers that are going to keep this thread busy.
     pub fn hand_over(&self) {
         self.0.hand_over();
     }
 
-    /// Does work of a millisecond or more that touches nothing outside, and lets this thread go on meanwhile.
-    /// Its panic is the caller's.
+    /// Runs a computation of a millisecond or more on another thread, while this thread goes on. Its panic becomes the
+    /// caller's.
     pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, result) = oneshot::channel();
         let work = move || {
@@ -362,7 +362,7 @@ impl World {
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// How many shards make sense on this host.
+    /// Number of shards to use on this host.
     pub fn shards(&self) -> usize {
         self.0.shards()
     }
@@ -372,7 +372,7 @@ impl World {
         self.0.random_u64()
     }
 
-    /// The host's name.
+    /// Name of the host in the solution file.
     pub fn name(&self) -> &str {
         self.0.name()
     }
@@ -392,7 +392,7 @@ impl World {
         self.0.list(path).await
     }
 
-    /// What `path` names, or `None`.
+    /// Entry that `path` names, or `None`.
     pub async fn entry(&self, path: &str) -> Result<Option<Entry>> {
         self.0.entry(path).await
     }
@@ -412,7 +412,7 @@ impl World {
         self.0.sync_dir(path).await
     }
 
-    /// Free bytes where `path` lies.
+    /// Free bytes of the file system of `path`.
     pub async fn free_bytes(&self, path: &str) -> Result<u64> {
         self.0.free_bytes(path).await
     }
@@ -437,12 +437,12 @@ impl World {
         self.0.io_totals()
     }
 
-    /// One line on how I/O is done, for the report.
+    /// Description of the I/O in one line for the report.
     pub fn describe(&self) -> String {
         self.0.describe()
     }
 
-    /// Processor time that this thread has used; `None` where work takes none.
+    /// Processor time of this thread; `None` in simulated time.
     pub fn thread_cpu(&self) -> Option<Duration> {
         self.0.thread_cpu()
     }
@@ -452,14 +452,14 @@ impl World {
         self.0.host_usage()
     }
 
-    /// Holes in the time of this run that were found since this was last asked.
+    /// Lapses since the last call: times in which the program did not run, or clocks jumped.
     pub fn lapses(&self) -> Vec<Lapse> {
         self.0.lapses()
     }
 }
 
 impl File {
-    /// The path it was opened by.
+    /// Path by which the file was opened.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -515,7 +515,7 @@ impl File {
 }
 
 impl Connection {
-    /// Wraps a connection: what a decorator, such as encryption, makes of another one.
+    /// Wraps a connection, for decorators such as encryption.
     pub fn new(host: Rc<dyn HostConnection>) -> Connection {
         Connection(host)
     }
@@ -530,7 +530,7 @@ impl Connection {
         self.0.receive(limit).await
     }
 
-    /// The other side, for people.
+    /// Name of the peer, for people.
     pub fn peer(&self) -> String {
         self.0.peer()
     }

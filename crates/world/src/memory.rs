@@ -26,27 +26,27 @@ pub(crate) struct Aligned {
     pub len: usize,
 }
 
-/// Small buffers are cut from pieces of memory of this size, which the system can back with one large page
-/// each: fewer page faults, and a page of a database is one stretch of memory to the device instead of eight.
+/// Size of a slab, bytes. Small buffers are cut from slabs, each of which one large page can back: fewer page faults,
+/// and a database page is one stretch of memory for the device instead of eight.
 pub(crate) const SLAB_BYTES: usize = 2 << 20;
-/// Largest buffer that is cut from a slab, and so the largest that is sure to be one stretch of memory to a device.
-/// Larger ones are allocated one by one: slabs are kept, each for one length.
+/// Largest buffer that is cut from a slab, bytes, and so surely one stretch of memory. Larger ones are allocated
+/// singly, since slabs are kept, each for one length.
 pub const STRETCH_BYTES_MAX: usize = 256 << 10;
-/// Large buffers kept per thread and size when they are freed; more go back to the allocator. Small ones stay
-/// for the next.
+/// Largest amount of freed large buffers that a thread keeps for each size, bytes; more go back to the allocator.
+/// Small ones are always kept.
 const POOL_BYTES_MAX: usize = 8 << 20;
 
 #[derive(Default)]
 struct Pool {
     free: Vec<(usize, Vec<NonNull<u8>>)>,
-    /// Bytes of large buffers among them.
+    /// Bytes of large buffers in the pool.
     large_bytes: usize,
     slabs: Vec<NonNull<u8>>,
-    /// Those among them that are not cut.
+    /// Slabs of the pool that are not cut yet.
     uncut: Vec<NonNull<u8>>,
-    /// Buffers that were cut from slabs and are in use.
+    /// Number of buffers cut from slabs and in use.
     cut: usize,
-    /// Where slabs come from, if not made when they are wanted.
+    /// Stock of prepared slabs; `None`: they are allocated when needed.
     stock: Option<Arc<Stock>>,
 }
 
@@ -78,7 +78,7 @@ impl Pool {
         memory
     }
 
-    /// A slab to be cut.
+    /// Takes a slab to cut.
     fn slab(&mut self) -> NonNull<u8> {
         if self.uncut.is_empty() {
             self.collect_uncut();
@@ -90,8 +90,8 @@ impl Pool {
         })
     }
 
-    /// Takes the buffers of free slabs out of the lists. Making a database needs large buffers and ends before the
-    /// load begins; the page caches then use the same memory.
+    /// Removes buffers of free slabs from the lists. Creating a database needs large buffers and ends before the load,
+    /// whose page caches then use the same memory.
     fn collect_uncut(&mut self) {
         let mut free_bytes = FixedHashMap::<usize, usize>::default();
         // A shorter list has no whole slab.
@@ -108,7 +108,7 @@ impl Pool {
         self.uncut.extend(self.slabs.iter().filter(is_free));
     }
 
-    /// False if it is not kept.
+    /// Returns a buffer to the pool. False if it is not kept.
     fn give(&mut self, memory: NonNull<u8>, len: usize) -> bool {
         if Aligned::is_cut(len) {
             self.cut -= 1;
@@ -137,12 +137,12 @@ impl Drop for Pool {
     }
 }
 
-/// Slabs made ready by a thread of their own, which runs `begin` first.
+/// Starts a stock of slabs, prepared by a thread of its own that calls `begin` first.
 pub(crate) fn slab_stock(begin: impl Fn() + Send + Sync + 'static) -> Stock {
     Stock::new(Aligned::slab, Aligned::free_slab, begin)
 }
 
-/// The buffers of this thread come from that stock from now on.
+/// Makes this thread take its slabs from that stock.
 pub(crate) fn take_slabs_from(stock: Option<Arc<Stock>>) {
     POOL.with_borrow_mut(|pool| pool.stock = stock);
 }
@@ -161,7 +161,7 @@ impl Aligned {
         len <= STRETCH_BYTES_MAX && SLAB_BYTES.is_multiple_of(len)
     }
 
-    /// Address of the slab that this memory was cut from.
+    /// Address of the slab that contains this memory.
     pub fn slab_of(memory: NonNull<u8>) -> usize {
         memory.as_ptr().addr() & !(SLAB_BYTES - 1)
     }
@@ -186,19 +186,19 @@ impl Aligned {
         Self::allocate(SLAB_BYTES, SLAB_BYTES)
     }
 
-    /// Gives a slab back of which no buffer is in use.
+    /// Returns a slab none of whose buffers is in use.
     fn free_slab(slab: NonNull<u8>) {
         // SAFETY: made by `slab`, with this layout; no other pointer to it is left.
         unsafe { dealloc(slab.as_ptr(), Self::layout(SLAB_BYTES, SLAB_BYTES)) }
     }
 
-    /// Memory with arbitrary (but initialised) contents.
+    /// Memory with arbitrary, initialised contents.
     pub fn uncleared(len: usize) -> Aligned {
         let pooled = POOL.try_with(|pool| pool.borrow_mut().take(len)).ok().flatten();
         Aligned { memory: pooled.unwrap_or_else(|| Self::allocate(len, SECTOR_BYTES)), len }
     }
 
-    /// Every byte is overwritten, so nothing is cleared first.
+    /// Memory with a copy of bytes; nothing is cleared first.
     pub fn copy_of(bytes: &[u8]) -> Aligned {
         let mut memory = Aligned::uncleared(bytes.len());
         memory.as_mut_slice().copy_from_slice(bytes);
@@ -211,7 +211,7 @@ impl Aligned {
         memory
     }
 
-    /// Where `len` bytes from this place on lie.
+    /// Address range of `len` bytes from this place on.
     pub fn at(&self, at: usize, len: usize) -> *mut u8 {
         assert!(at + len <= self.len, "a part lies inside its piece");
         // SAFETY: inside the memory, see above.

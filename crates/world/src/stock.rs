@@ -13,10 +13,10 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Pieces kept ready at most.
+/// Largest number of prepared pieces.
 const READY_MAX: usize = 4;
 
-/// The stock.
+/// State of the stock.
 pub(crate) struct Stock {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -33,7 +33,7 @@ struct Shared {
 #[derive(Default)]
 struct Shelf {
     ready: Vec<Piece>,
-    /// How many are to be ready.
+    /// Number of pieces that should be prepared.
     goal: usize,
     ended: bool,
 }
@@ -44,7 +44,7 @@ struct Piece(NonNull<u8>);
 unsafe impl Send for Piece {}
 
 impl Stock {
-    /// A stock of what `make` makes; its thread runs `begin` first.
+    /// Creates a stock of pieces from `make`; its thread calls `begin` first.
     pub(crate) fn new(
         make: fn() -> NonNull<u8>,
         give_back: fn(NonNull<u8>),
@@ -55,7 +55,7 @@ impl Stock {
         Stock { shared: Arc::new(shared), thread: Mutex::default() }
     }
 
-    /// A piece, ready to use; where none is ready it is made now.
+    /// Takes a prepared piece, or makes one.
     pub(crate) fn take(&self) -> NonNull<u8> {
         let mut shelf = self.shared.shelf();
         let piece = shelf.ready.pop();

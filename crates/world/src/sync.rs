@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Wakes tasks that wait for a condition they re-check themselves. Wakes in the order of waiting.
+/// Condition variable for tasks, which check their condition again after waking. Wakes in the order of waiting.
 #[derive(Clone, Default)]
 pub struct Notify(Rc<RefCell<Waiters>>);
 
@@ -15,17 +15,17 @@ pub struct Notify(Rc<RefCell<Waiters>>);
 struct Waiters {
     next_ticket: u64,
     waiting: VecDeque<(u64, Waker)>,
-    /// Tickets grow in both queues, so both are searched by halving.
+    /// Woken tickets; they grow in both queues, so both are searched by bisection.
     woken: VecDeque<u64>,
 }
 
 impl Notify {
-    /// Without a waiter.
+    /// Creates one without waiting tasks.
     pub fn new() -> Notify {
         Notify::default()
     }
 
-    /// Wakes all who wait now.
+    /// Wakes all waiting tasks.
     pub fn notify_all(&self) {
         let mut waiters = self.0.borrow_mut();
         while let Some((ticket, waker)) = waiters.waiting.pop_front() {
@@ -43,7 +43,7 @@ impl Notify {
         true
     }
 
-    /// How many wait.
+    /// Number of waiting tasks.
     pub fn waiting(&self) -> usize {
         self.0.borrow().waiting.len()
     }

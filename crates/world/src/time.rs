@@ -18,19 +18,19 @@ pub struct WallClock {
     pub unix_ms: i64,
 }
 
-/// A program that did not run for longer than this has a hole in its time. Busy hosts keep threads waiting for less.
+/// Longest time without running that is no lapse. On busy hosts threads wait for less.
 pub const LAPSE_MIN: Duration = Duration::from_secs(2);
 
-/// A hole in the time of a run.
+/// Lapse: time in which the program did not run, or a clock jumped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lapse {
-    /// What happened.
+    /// Kind of the lapse.
     pub kind: LapseKind,
-    /// For how long the program did not run, or how far the clock was moved.
+    /// Time for which the program did not run, or size of the clock's jump.
     pub length: Duration,
 }
 
-/// What happened to the time of a run.
+/// Kind of a lapse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LapseKind {
     /// The program was stopped or got no processor, for longer than [`LAPSE_MIN`].

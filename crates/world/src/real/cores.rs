@@ -10,7 +10,7 @@ use std::cell::Cell;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// A set of cores.
+/// Set of processor cores.
 #[derive(Clone, Copy)]
 pub(super) struct Cores(CpuSet);
 
@@ -23,12 +23,12 @@ impl<const N: usize> From<[usize; N]> for Cores {
 }
 
 impl Cores {
-    /// Those that the current thread may use; `None` if the system does not say.
+    /// Cores that the current thread may use; `None` if the system does not say.
     pub fn allowed() -> Option<Cores> {
         sched_getaffinity(None).ok().map(Cores)
     }
 
-    /// The core of shard `index` of `shards`; `None` if the scheduler chooses.
+    /// Core of shard `index` of `shards`; `None` if the scheduler chooses.
     pub fn of_shard(&self, index: usize, shards: usize) -> Option<Cores> {
         if self.numbers().count() != shards {
             return None;
@@ -41,12 +41,13 @@ impl Cores {
         (0..CpuSet::MAX_CPU).filter(|core| self.0.is_set(*core))
     }
 
-    /// Binds the current thread to these cores; false if the system refuses, which costs speed only.
+    /// Binds the current thread to these cores. False if the system refuses, which only costs speed.
     pub fn bind_thread(&self) -> bool {
         sched_setaffinity(None, &self.0).is_ok()
     }
 
-    /// As [`Self::bind_thread`], once for each thread: one that a shard has started was bound to the shard's core.
+    /// Binds the current thread to these cores once; a thread that a shard started is bound to the shard's core at
+    /// first.
     pub fn release_thread(&self) {
         thread_local!(static RELEASED: Cell<bool> = const { Cell::new(false) });
         if !RELEASED.replace(true) {

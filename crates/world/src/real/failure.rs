@@ -4,7 +4,7 @@ use std::io;
 
 use crate::{Error, ErrorKind};
 
-/// An [`Error`] for a failed system operation.
+/// Builds an [`Error`] from a failed system call.
 pub fn failed(operation: impl Into<String>, path: &str, cause: &io::Error) -> Error {
     Error { kind: kind_of(cause), operation: operation.into(), path: path.into(), reason: cause.to_string() }
 }

@@ -23,10 +23,10 @@ use super::shared::Counters;
 use super::transfer::{Direction, Many, Stretch};
 use crate::{Bufs, Error, HostFile, LocalFuture, PageBuf, PageCodec, Passage, Result, TemplatePages};
 
-/// What a call to the kernel moved, and its buffers.
+/// Result of a system call: bytes transferred, and its buffers.
 type Called<B> = (io::Result<usize>, B);
 
-/// An open file.
+/// Open file on the real file system.
 pub(super) struct RealFile(Rc<OpenFile>);
 
 struct OpenFile {
@@ -54,7 +54,7 @@ fn is_in_memory(file: &std::fs::File) -> bool {
 }
 
 impl OpenFile {
-    /// Moves all bytes: one call to the kernel may move fewer than asked.
+    /// Transfers all bytes, in several system calls if needed.
     async fn transfer(
         self: Rc<Self>,
         direction: Direction,
@@ -101,8 +101,7 @@ impl OpenFile {
         (Ok(Passage { held: (!self.in_memory).then_some(held) }), bufs)
     }
 
-    /// One call to the kernel for everything after the first `done` bytes; plain opcodes for what is one stretch of
-    /// memory.
+    /// One system call for everything after the first `done` bytes; uses plain opcodes for a single stretch of memory.
     async fn call(
         &self,
         direction: Direction,
@@ -135,7 +134,7 @@ impl OpenFile {
         ((result, many.bufs), held)
     }
 
-    /// One blocking call for what is left of the buffer that holds byte `done`.
+    /// One blocking system call for the rest of the buffer that contains byte `done`.
     fn call_at_once(
         &self,
         direction: Direction,
@@ -217,7 +216,7 @@ impl HostFile for RealFile {
     }
 }
 
-/// Cuts the file, or grows it with space that is really allocated where the file system can do that.
+/// Cuts the file, or grows it with allocated space where the file system supports that.
 fn resize(file: &std::fs::File, bytes: u64) -> io::Result<()> {
     let size = file.metadata()?.len();
     if bytes <= size {

@@ -22,7 +22,7 @@ use crate::{
     LocalFuture, OpenMode, Result, ShardStart, Time, WallClock, Work,
 };
 
-/// One thread's view of the outside.
+/// World of one thread on the real machine.
 pub(super) struct RealHost {
     run: Arc<Run>,
     ops: Rc<Ops>,
@@ -32,7 +32,7 @@ pub(super) struct RealHost {
 }
 
 impl RealHost {
-    /// The host of the current thread; `driver` is the name of the driver that its runtime uses.
+    /// Creates the host of the current thread. `driver`: name of its runtime's I/O driver.
     pub fn new(run: &Arc<Run>, ops: &Rc<Ops>, driver: &'static str) -> io::Result<RealHost> {
         Ok(RealHost {
             run: run.clone(),

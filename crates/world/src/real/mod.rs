@@ -54,8 +54,8 @@ where
     shard::run(config, main)
 }
 
-/// Tries whether this process may use io_uring; the system's words if not. A kernel that allows it may be told
-/// by a sandbox to refuse it.
+/// Tests whether this process may use io_uring; an error has the system's text. A sandbox may refuse it although the
+/// kernel supports it.
 pub fn try_io_uring() -> std::result::Result<(), String> {
     shard::try_io_uring().map_err(|cause| cause.to_string())
 }

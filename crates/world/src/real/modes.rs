@@ -4,26 +4,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::usage;
 
-/// Counts over all threads of a run.
+/// Counters of how a run's threads do their I/O.
 #[derive(Default)]
 pub(super) struct Modes {
-    /// Threads that use io_uring, and those of them whose ring takes no buffers.
+    /// Number of threads with io_uring, and of those whose ring takes no registered buffers.
     pub rings: Count,
     pub rings_without_buffers: Count,
-    /// Threads that poll.
+    /// Number of threads that poll.
     pub pollers: Count,
-    /// Slabs of page buffers that I/O used, and those of them that a ring knows.
+    /// Number of slabs used for I/O, and of those registered with a ring.
     pub slabs: Count,
     pub slabs_registered: Count,
-    /// Shards, and those of them that are bound to a core.
+    /// Number of shards, and of those bound to a core.
     pub shards: Count,
     pub shards_bound: Count,
-    /// Files that were opened, and those of them that lie in memory.
+    /// Number of opened files, and of those in memory.
     pub files: Count,
     pub files_in_memory: Count,
 }
 
-/// A number that only grows.
+/// Counter that only grows.
 #[derive(Default)]
 pub(super) struct Count(AtomicUsize);
 
@@ -38,7 +38,7 @@ impl Count {
 }
 
 impl Modes {
-    /// What a report says of it, behind driver and mode; nothing of what was not used.
+    /// Text for the report, behind driver and mode; leaves out what was not used.
     pub fn describe(&self) -> String {
         let [slabs, rings, pollers, shards, files] =
             [&self.slabs, &self.rings, &self.pollers, &self.shards, &self.files].map(Count::get);

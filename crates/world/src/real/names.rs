@@ -67,7 +67,7 @@ pub fn list(path: &str) -> Result<Vec<Entry>> {
     list().map_err(|cause| failed("list", path, &cause))
 }
 
-/// What stands under a name, if anything does.
+/// Entry under a name, if there is one.
 pub fn entry(path: &str) -> Result<Option<Entry>> {
     let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path);
     describe(Path::new(path), name.into()).map_err(|cause| failed("look up", path, &cause))
@@ -104,7 +104,7 @@ pub fn sync_dir(path: &str) -> Result<()> {
     sync().map_err(|cause| failed("sync directory", path, &cause))
 }
 
-/// What an unprivileged user may still write where `path` lies.
+/// Bytes that an unprivileged user may still write to the file system of `path`.
 pub fn free_bytes(path: &str) -> Result<u64> {
     let ask = || -> io::Result<u64> {
         let stat = rustix::fs::statvfs(path)?;

@@ -17,14 +17,14 @@ use rustix::net::sockopt;
 use super::failure::failed;
 use crate::{Error, ErrorKind, HostConnection, HostListener, LocalFuture, Result};
 
-/// After how long without a sign of life a peer counts as gone.
+/// Time without an answer after which a peer counts as lost.
 const SILENCE_LIMIT: Duration = Duration::from_secs(10);
 
-/// A connection with the name of its peer.
+/// TCP connection with the name of its peer.
 struct RealConnection {
     stream: TcpStream,
     peer: Rc<str>,
-    /// Held while sending: a message larger than the socket buffer goes out in pieces that must stay together.
+    /// Held while a message is sent: one larger than the socket buffer goes out in pieces that must stay together.
     sending: Rc<Mutex<()>>,
 }
 
@@ -61,9 +61,8 @@ impl HostConnection for RealConnection {
     }
 }
 
-/// A peer that is gone without a word is noticed within [`SILENCE_LIMIT_S`], and not after the quarter of an
-/// hour for which TCP tries again by itself, with pauses that grow: once a cable is plugged in again, a new
-/// connection is there sooner.
+/// Makes the kernel notice a silent peer within [`SILENCE_LIMIT_S`]. TCP alone would retry for a quarter of an hour
+/// with growing pauses, so that a reconnected cable would be noticed late.
 fn notice_silence(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, SILENCE_LIMIT / 2)?;
@@ -89,7 +88,7 @@ impl HostListener for RealListener {
     }
 }
 
-/// An [`Error`] in which a peer that does not answer is told from a system that fails. (A disk may time out, too.)
+/// Builds an [`Error`] that tells a silent peer from a failing system. (A disk may time out, too.)
 fn cut_off(operation: &str, address: &str, cause: &io::Error) -> Error {
     let mut error = failed(operation, address, cause);
     match cause.kind() {

@@ -19,29 +19,28 @@ use super::passage::Passages;
 use super::registered::Registered;
 use crate::LocalFuture;
 
-/// Operations go to the kernel at the end of a turn of the executor, or with the next one when the turn has
-/// taken so long. Completions come in bursts: were a whole burst used before the next operations go out, a
-/// device that is as fast as the code that uses what it has read would stand still meanwhile, and the code
-/// while the device works. The device of a virtual machine is the worst: it must be woken by a costly exit once
-/// it has run dry, and is not as long as operations trickle in.
+/// Longest time that begun operations wait for the kernel. They go to it at the end of an executor turn, or earlier if
+/// the turn takes this long. Completions come in bursts: if a whole burst were handled first, device and program would
+/// wait for each other in turn. The device of a virtual machine suffers most, because waking it costs an exit.
 const HELD_BACK_MAX: Duration = Duration::from_micros(3);
 
-/// The operations of one thread.
+/// I/O operations of one thread.
 pub(super) struct Ops {
     pub registered: Registered,
-    /// Those that work on the thread pool may use.
+    /// Cores for the thread pool.
     cores: Option<Cores>,
-    /// When the kernel was last given what there was.
+    /// Time of the last hand-over to the kernel.
     handed_over: Cell<Instant>,
     passages: Passages,
     in_flight: Cell<usize>,
-    /// Set when the thread ends: what has been submitted completes, nothing new starts.
+    /// Whether the thread is ending: submitted operations complete, and nothing new starts.
     closing: Cell<bool>,
-    /// Operations whose futures were dropped before they completed. Polled by the main future.
+    /// Operations whose futures were dropped before completion. The main future polls them.
     orphans: RefCell<Vec<LocalFuture<'static, ()>>>,
-    /// Wakes the main future.
+    /// Waker of the main future.
     main: RefCell<Waker>,
-    /// Waits for the last operation, which may be one of a task: the executor sleeps once that task has run.
+    /// Waker that waits for the last operation, which may belong to a task: the executor sleeps once that task has
+    /// run.
     closer: RefCell<Option<Waker>>,
 }
 
@@ -85,7 +84,7 @@ impl Ops {
         })
     }
 
-    /// An operation waits for the end of the turn.
+    /// Notes that an operation waits for the end of the turn.
     fn pushed(&self) -> usize {
         let now = Instant::now();
         let slot = self.passages.begin(now);
@@ -95,7 +94,7 @@ impl Ops {
         slot
     }
 
-    /// Operations do not wait for the end of the turn.
+    /// Hands operations to the kernel before the end of the turn.
     pub fn hand_over(&self) {
         self.hand_over_at(Instant::now());
     }
@@ -106,7 +105,7 @@ impl Ops {
         Runtime::with_current(hand_over);
     }
 
-    /// Submits `op` when the future is first polled.
+    /// Future that submits `op` when it is first polled.
     pub fn submit<T: OpCode + 'static>(self: &Rc<Self>, op: T) -> InFlight<T> {
         InFlight { ops: self.clone(), submit: Some(compio::runtime::submit(op)), passage: None }
     }
@@ -128,7 +127,7 @@ impl Ops {
         op.into_inner()
     }
 
-    /// Lets nothing new start and waits until nothing is in flight.
+    /// Prevents new operations, and waits until none is in flight.
     pub async fn close(self: &Rc<Self>) {
         self.closing.set(true);
         std::future::poll_fn(|cx| {
@@ -154,8 +153,8 @@ impl Ops {
     }
 }
 
-/// Gives the kernel what is queued. The runtime's own `flush` forgets that this thread is awake: the next
-/// wake-up of a task goes through the kernel then, four calls for nothing.
+/// Submits what is queued to the kernel. The runtime's own `flush` would forget that this thread is awake, so the next
+/// wake-up would cost four system calls.
 fn hand_over(runtime: &Runtime) {
     if !runtime.driver_type().is_iouring() {
         return;
@@ -177,7 +176,7 @@ fn hand_over(runtime: &Runtime) {
     };
 }
 
-/// Lets the other tasks of the thread go first, as waiting for a device would.
+/// Lets other tasks of the thread run first, as waiting for a device would.
 pub(super) async fn give_way() {
     let mut has_waited = false;
     std::future::poll_fn(|cx| {
@@ -190,11 +189,12 @@ pub(super) async fn give_way() {
     .await;
 }
 
-/// An operation; completes even if this future is dropped once it has been polled. Tells how long this program held it.
+/// Operation in flight. Once polled, it completes even if this future is dropped. Returns how long this program held
+/// it.
 pub(super) struct InFlight<T: OpCode + 'static> {
     ops: Rc<Ops>,
     submit: Option<Submit<T>>,
-    /// Once it has been polled.
+    /// Slot of its times; `None` before the first poll.
     passage: Option<usize>,
 }
 

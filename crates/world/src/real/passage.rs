@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
-/// The operations of one thread between their begin and their end.
+/// Times of the operations of one thread between begin and end.
 pub(super) struct Passages {
     under_way: RefCell<Slab<UnderWay>>,
-    /// Those that the kernel has not got.
+    /// Operations that the kernel has not received yet.
     here: RefCell<Vec<usize>>,
     turn_began: Cell<Instant>,
-    /// When the thread began to look for completions.
+    /// Time at which the thread began to look for completions.
     look_began: Cell<Instant>,
-    /// Since when the kernel may have completed what this turn finds.
+    /// Earliest time at which the kernel may have completed what this turn finds.
     unseen_since: Cell<Instant>,
 }
 
@@ -41,14 +41,14 @@ impl Passages {
         }
     }
 
-    /// An operation begins; the slot names it.
+    /// Notes the begin of an operation and returns its slot.
     pub fn begin(&self, now: Instant) -> usize {
         let slot = self.under_way.borrow_mut().insert(UnderWay { begun: now, left: now });
         self.here.borrow_mut().push(slot);
         slot
     }
 
-    /// The kernel gets all that have begun.
+    /// Notes that the kernel receives all begun operations.
     pub fn leave(&self, now: Instant) {
         let mut under_way = self.under_way.borrow_mut();
         for slot in self.here.borrow_mut().drain(..) {
@@ -59,13 +59,13 @@ impl Passages {
         }
     }
 
-    /// The tasks of the turn have run: the thread gives the kernel what they have begun, and looks for completions.
+    /// Notes the end of a turn: the thread submits and looks for completions.
     pub fn look(&self, now: Instant) {
         self.leave(now);
         self.look_began.set(now);
     }
 
-    /// A turn begins with the completions that were found.
+    /// Notes the begin of a turn, with the completions that were found.
     pub fn turn(&self, now: Instant) {
         let (began, look_began) = (self.turn_began.replace(now), self.look_began.get());
         // A thread that waited longer than it had worked was there when they came.
@@ -74,14 +74,14 @@ impl Passages {
         self.unseen_since.set(if was_there { now } else { began });
     }
 
-    /// The operation has completed: how long the program held it.
+    /// Notes a completion. Returns how long the program held the operation.
     pub fn end(&self, slot: usize, now: Instant) -> Duration {
         let operation = self.under_way.borrow_mut().remove(slot);
         let back = self.unseen_since.get().max(operation.left);
         operation.left.saturating_duration_since(operation.begun) + now.saturating_duration_since(back)
     }
 
-    /// The operation's future was dropped: nothing asks how long it was held.
+    /// Notes that an operation's future was dropped, so that its time is not needed.
     pub fn forget(&self, slot: usize) {
         self.under_way.borrow_mut().remove(slot);
     }

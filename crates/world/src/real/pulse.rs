@@ -27,29 +27,29 @@ use super::lock::lock;
 use super::usage::clock;
 use crate::{LAPSE_MIN, Lapse, LapseKind, Time};
 
-/// Time between two wake-ups of the thread.
+/// Interval between two wake-ups of the watching thread.
 const STEP: Duration = Duration::from_millis(25);
-/// Time between two comparisons of the clocks.
+/// Interval between two comparisons of the clocks.
 const BEAT: Duration = Duration::from_millis(250);
 const STEPS_OF_A_BEAT: u32 = (BEAT.as_millis() / STEP.as_millis()) as u32;
-/// A wake-up may come later by this much and is not late: the kernel joins timers.
+/// Delay of a wake-up that does not count as late, because the kernel groups timers.
 const SLACK: Duration = Duration::from_millis(1);
-/// Two clocks that differ by more than this over one beat have not measured the same time.
+/// Smallest difference between two clocks over one interval that counts as a jump.
 const JUMP_MIN: Duration = Duration::from_millis(500);
-/// A reading of all clocks that took longer than this is taken again: the thread was interrupted in it.
+/// Longest time for reading all clocks; a longer reading is repeated, because the thread was interrupted.
 const READING_MAX: Duration = Duration::from_millis(50);
-/// Most lapses that are kept until a caller takes them.
+/// Largest number of lapses that are kept until a caller takes them.
 const KEPT_MAX: usize = 1_000;
 
-/// The thread that beats.
+/// Thread that watches the clocks of a run.
 pub(super) struct Pulse {
-    /// Ends the thread when it is dropped.
+    /// Channel whose closing ends the thread.
     line: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Pulse {
-    /// Has the clocks compared a few times a second, until it is dropped.
+    /// Starts a thread that compares the clocks a few times a second until it is dropped.
     pub fn start(clocks: Arc<Clocks>) -> std::io::Result<Pulse> {
         let (line, mut end) = UnixStream::pair()?;
         end.set_read_timeout(Some(STEP))?;
@@ -82,20 +82,19 @@ impl Drop for Pulse {
     }
 }
 
-/// Waits for a step; false once the other end of the line is gone. A program that is stopped and goes on is interrupted
-/// in it.
+/// Waits for one interval; false once the other end of the channel is closed.
 fn lasts(end: &mut UnixStream) -> bool {
     // Nothing is ever sent.
     let waited = end.read(&mut [0]).map_err(|error| error.kind());
     matches!(waited, Err(ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted))
 }
 
-/// How much too late a wake-up comes that follows another one after so long.
+/// Lateness of a wake-up that comes this long after the last one, ns.
 fn late_ns(after_ns: i64) -> u64 {
     (after_ns - (STEP + SLACK).as_nanos() as i64).max(0) as u64
 }
 
-/// The clocks of a run, and what they have shown.
+/// Clocks of a run, and the lapses that they have shown.
 pub(super) struct Clocks {
     first: Reading,
     seen: Mutex<Seen>,
@@ -104,7 +103,7 @@ pub(super) struct Clocks {
 
 struct Seen {
     last: Reading,
-    /// Told once if the monotonic clock jumps: how far, and when the comparison before was.
+    /// Channel that reports a jump of the monotonic clock once: its size, and the time of the comparison before.
     jumped: Option<Box<dyn FnOnce(Lapse, Time) + Send>>,
     /// Lapses that no caller has taken yet.
     lapses: Vec<Lapse>,
@@ -117,23 +116,23 @@ impl Clocks {
         Clocks { first, seen: Mutex::new(seen), late_ns: AtomicU64::new(0) }
     }
 
-    /// The thread has woken, so long after it woke before.
+    /// Notes that the thread woke this long after its last wake-up.
     fn woke_after(&self, after_ns: i64) {
         self.late_ns.fetch_add(late_ns(after_ns), Ordering::Relaxed);
     }
 
-    /// All time since the start by which the thread woke too late.
+    /// Total time since the start by which the thread woke late.
     pub fn late(&self) -> Duration {
         Duration::from_nanos(self.late_ns.load(Ordering::Relaxed))
     }
 
-    /// What was found since this was last called, up to now.
+    /// Takes the lapses since the last call.
     pub fn take_lapses(&self) -> Vec<Lapse> {
         self.compare();
         std::mem::take(&mut lock(&self.seen).lapses)
     }
 
-    /// Compares the clocks with what they said at the comparison before.
+    /// Compares the clocks with their readings at the last comparison.
     pub fn compare(&self) {
         let mut seen = lock(&self.seen);
         let now = Reading::take();
@@ -152,11 +151,11 @@ impl Clocks {
     }
 }
 
-/// What the clocks said at one moment, in ns.
+/// Readings of all clocks at one moment, ns.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     monotonic_ns: i64,
-    /// `None` where the kernel does not say.
+    /// Uptime of the kernel; `None` if it is not known.
     uptime_ns: Option<i64>,
     wall_ns: i64,
 }
@@ -192,7 +191,7 @@ fn uptime_ns() -> Option<i64> {
     Some((seconds * 1e9) as i64)
 }
 
-/// What happened to the time between two comparisons, which are at most about a beat apart.
+/// Lapses between two readings, which are about one interval apart at most.
 fn lapses(before: &Reading, now: &Reading) -> Vec<Lapse> {
     let length = |ns: i64| Duration::from_nanos(ns.unsigned_abs());
     let found = |kind, ns| vec![Lapse { kind, length: length(ns) }];
@@ -227,7 +226,7 @@ fn lapses(before: &Reading, now: &Reading) -> Vec<Lapse> {
 mod tests {
     use super::*;
 
-    /// What is found when the monotonic clock, the uptime and the wall clock moved by these ms between two beats.
+    /// Lapses that are found if monotonic clock, uptime and wall clock moved by these ms.
     fn found(monotonic: i64, uptime: Option<i64>, wall: i64) -> Vec<(LapseKind, u64)> {
         let ms = 1_000_000;
         let before = Reading { monotonic_ns: 0, uptime_ns: Some(0), wall_ns: 0 };

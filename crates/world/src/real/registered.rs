@@ -26,10 +26,10 @@ use crate::PageBuf;
 use crate::fixed_hash::FixedHashMap;
 use crate::memory::SLAB_BYTES;
 
-/// As many as a ring has room for: 32 GiB.
+/// Largest number of slabs that a ring can register: 32 GiB.
 const SLABS_MAX: u32 = 1 << 14;
 
-/// Numbers of `io_uring_register`.
+/// Opcodes of `io_uring_register`.
 const REGISTER_BUFFERS2: u32 = 15;
 const REGISTER_BUFFERS_UPDATE: u32 = 16;
 const REGISTER_SPARSE: u32 = 1;
@@ -57,18 +57,18 @@ struct Update {
     reserved2: u32,
 }
 
-/// The slabs that a ring knows.
+/// Slabs that are registered with a ring.
 pub(super) struct Registered {
-    /// The ring, if it takes buffers. An older kernel, or a sandbox, refuses that.
+    /// Ring of the thread, if it takes registered buffers. Older kernels and sandboxes refuse them.
     ring: Option<RawFd>,
     modes: Arc<Modes>,
-    /// By address. `None` for a slab that the kernel has refused.
+    /// Registered slots by address; `None` for a slab that the kernel refused.
     slots: RefCell<FixedHashMap<usize, Option<u16>>>,
     used: Cell<u32>,
 }
 
 impl Registered {
-    /// Makes room in this ring, if it is one and the kernel has the call (Linux 5.19).
+    /// Reserves slots in this ring, if the kernel has the call (Linux 5.19).
     pub fn new(ring: Option<RawFd>, modes: Arc<Modes>) -> Registered {
         let room = Register { count: SLABS_MAX, flags: REGISTER_SPARSE, ..Register::default() };
         let has_room =
@@ -80,7 +80,7 @@ impl Registered {
         Registered { ring: taking, modes, slots: RefCell::default(), used: Cell::new(0) }
     }
 
-    /// Where the kernel knows the memory of this buffer; made known now if it is not yet.
+    /// Registered slot of a buffer's memory; registers it if needed.
     pub fn slot(&self, buf: &PageBuf) -> Option<u16> {
         let (ring, slab) = (self.ring?, buf.slab()?);
         *self.slots.borrow_mut().entry(slab).or_insert_with(|| self.add(ring, slab))
@@ -110,7 +110,7 @@ fn register<T>(ring: RawFd, what: u32, argument: &T, bytes: usize) -> io::Result
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A read into buffers, or a write out of them, whose memory the ring knows as `slot`.
+/// Read or write of buffers whose memory is registered as `slot`.
 pub(super) struct InSlot {
     pub direction: Direction,
     pub fd: SharedFd<std::fs::File>,

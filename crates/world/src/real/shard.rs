@@ -22,7 +22,7 @@ use super::shared::{Driver, Ending, Failure, RealConfig, Run};
 use crate::memory::take_slabs_from;
 use crate::{Error, ErrorKind, Lapse, Result, ShardStart, Time, World};
 
-/// Wake-ups from other threads that fit into a thread's queue; a full one makes the waking thread spin.
+/// Capacity of a thread's queue for wake-ups from other threads; a full queue makes the waking thread spin.
 const REMOTE_WAKES: usize = 4096;
 
 /// See [`super::run`].
@@ -48,7 +48,7 @@ where
     }
 }
 
-/// A clock that jumps ends the run: its timers end too early, or wait for that much longer.
+/// Watches the clocks. A jump ends the run, because timers would end too early or too late.
 fn watched_clocks(ending: &Arc<Ending>) -> Clocks {
     let ending = ending.clone();
     Clocks::new(move |lapse: Lapse, before: Time| {
@@ -61,7 +61,7 @@ fn watched_clocks(ending: &Arc<Ending>) -> Clocks {
     })
 }
 
-/// The life of a shard: starts what it is sent, until the run ends.
+/// Main loop of a shard: starts what it is sent, until the run ends.
 fn serve(run: &Arc<Run>, mut queue: UnboundedReceiver<ShardStart>) {
     let thread = Thread::new(run).expect("a shard has an I/O driver, as the main thread has");
     thread.run(|world| async move {
@@ -71,7 +71,7 @@ fn serve(run: &Arc<Run>, mut queue: UnboundedReceiver<ShardStart>) {
     });
 }
 
-/// The runtime of the current thread.
+/// Runtime of the current thread.
 struct Thread {
     runtime: Runtime,
     ops: Rc<Ops>,
@@ -91,7 +91,7 @@ impl Thread {
         Ok(Thread { runtime, ops, world })
     }
 
-    /// Runs `main`, then waits for the operations that are in flight; every other task is dropped.
+    /// Runs `main`, then waits for operations in flight. Other tasks are dropped.
     fn run<T, F: Future<Output = T>>(self, main: impl FnOnce(World) -> F) -> T {
         let Thread { runtime, ops, world } = self;
         let result = ops.run(&runtime, main(world));
@@ -122,7 +122,7 @@ fn runtime(driver: Driver) -> io::Result<Runtime> {
     }
 }
 
-/// Asks the kernel for a ring, whose refusal says why, then makes a runtime on io_uring and drops both.
+/// Creates a ring and a runtime on io_uring, and drops both; an error has the kernel's reason.
 pub(super) fn try_io_uring() -> io::Result<()> {
     // `struct io_uring_params`, all zero: 120 bytes.
     let mut parameters = [0u64; 15];

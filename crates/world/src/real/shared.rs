@@ -25,39 +25,39 @@ use crate::memory::slab_stock;
 use crate::stock::Stock;
 use crate::{Error, IoTotals, LocalFuture, ShardStart};
 
-/// How a real world works.
+/// Configuration of a real world.
 #[derive(Debug, Clone)]
 pub struct RealConfig {
-    /// The host's name in the solution file.
+    /// Name of the host in the solution file.
     pub host_name: String,
     /// Unbuffered I/O (`O_DIRECT`). Buffered I/O measures the operating system's page cache too.
     pub direct: bool,
-    /// How operations reach the kernel.
+    /// Driver for I/O.
     pub driver: Driver,
-    /// How many shards to use; as many as there are cores for this process by default.
+    /// Number of shards; by default the number of cores for this process.
     pub shards: usize,
 }
 
-/// How operations reach the kernel.
+/// Driver: how operations reach the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Driver {
     /// io_uring, or polling where io_uring is refused.
     Auto,
-    /// io_uring or nothing.
+    /// io_uring only.
     IoUring,
     /// A thread pool: latencies include its hand-over.
     Polling,
 }
 
 impl RealConfig {
-    /// Unbuffered, best driver, all cores.
+    /// Default configuration: unbuffered, best driver, all cores.
     pub fn new(host_name: impl Into<String>) -> RealConfig {
         let shards = std::thread::available_parallelism().map_or(1, usize::from);
         RealConfig { host_name: host_name.into(), direct: true, driver: Driver::Auto, shards }
     }
 }
 
-/// Completed operations of one thread; written by that thread only, read by all of a run.
+/// Counters of completed operations of one thread; only that thread writes them.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Counters {
@@ -97,31 +97,31 @@ impl Counters {
     }
 }
 
-/// What the threads of one run share.
+/// State that the threads of one run share.
 pub(super) struct Run {
     pub config: RealConfig,
     pub started: Instant,
-    /// What `CLOCK_BOOTTIME` said then.
+    /// Value of `CLOCK_BOOTTIME` at the start.
     pub started_boot_time: Duration,
     counters: Mutex<Vec<Arc<Counters>>>,
     shards: Mutex<Shards>,
     pub ending: Arc<Ending>,
-    /// See holes in the time of the run.
+    /// Watch over the clocks.
     pub clocks: Arc<Clocks>,
-    /// Those that this process may use; `None` if the system does not say.
+    /// Cores that this process may use; `None` if the system does not say.
     pub cores: Option<Cores>,
-    /// Memory for page buffers.
+    /// Stock of slabs for page buffers.
     pub slabs: Arc<Stock>,
-    /// How its threads really work.
+    /// Counters of how the threads do their I/O.
     pub modes: Arc<Modes>,
-    /// The life of a shard.
+    /// Main loop of a shard.
     serve: Serve,
 }
 
-/// Starts on its own thread what is sent to a shard, until the run ends.
+/// Main loop of a shard: starts on its own thread what it is sent, until the run ends.
 pub(super) type Serve = fn(&Arc<Run>, UnboundedReceiver<ShardStart>);
 
-/// Ends the run before its main future does.
+/// Failure that ends the run before its main future does.
 #[derive(Default)]
 pub(super) struct Ending {
     failure: Mutex<Option<Failure>>,
@@ -129,27 +129,27 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// Keeps the first failure and wakes the main thread.
+    /// Stores the first failure and wakes the main thread.
     pub fn fail(&self, failure: Failure) {
         lock(&self.failure).get_or_insert(failure);
         self.main.wake();
     }
 
-    /// The failure that ended the run, if one did.
+    /// Failure that ended the run, if there was one.
     pub fn take(&self) -> Option<Failure> {
         lock(&self.failure).take()
     }
 }
 
-/// Why a run cannot go on, whatever its tasks do.
+/// Failure that ends a run.
 pub(super) enum Failure {
     /// A thread or a task panicked.
     Panic(Box<dyn Any + Send>),
-    /// Timers would not end.
+    /// The clock jumped, so timers would not end.
     Clock(Error),
 }
 
-/// The shards that have been used so far.
+/// Shards that have been used so far.
 enum Shards {
     Open(BTreeMap<usize, Shard>),
     /// The run has ended.
@@ -185,14 +185,14 @@ impl Run {
         }
     }
 
-    /// Counters for one more thread.
+    /// Counters for a new thread.
     pub fn new_counters(&self) -> Arc<Counters> {
         let counters = Arc::new(Counters::default());
         lock(&self.counters).push(counters.clone());
         counters
     }
 
-    /// The sum over all threads.
+    /// Sum of the counters of all threads.
     pub fn io_totals(&self) -> IoTotals {
         let mut totals = IoTotals::default();
         for counters in lock(&self.counters).iter() {
@@ -201,7 +201,7 @@ impl Run {
         totals
     }
 
-    /// Starts a task on the current thread; its panic ends the run.
+    /// Starts a task on the current thread. Its panic ends the run.
     pub fn spawn_watched(self: &Arc<Self>, task: LocalFuture<'static, ()>) {
         let run = self.clone();
         let watched = async move {
@@ -212,7 +212,7 @@ impl Run {
         compio::runtime::spawn(watched).detach();
     }
 
-    /// Starts `start` on shard `index`, whose thread is made when it is first used.
+    /// Runs `start` on shard `index`, whose thread is created at its first use.
     pub fn start_on_shard(self: &Arc<Self>, index: usize, start: ShardStart) {
         let mut shards = lock(&self.shards);
         let Shards::Open(shards) = &mut *shards else { return };
@@ -236,7 +236,7 @@ impl Run {
         let _ = shard.starts.unbounded_send(start);
     }
 
-    /// Runs `main` until it ends or something else ends the run.
+    /// Runs `main` until it ends, or a failure ends the run.
     pub async fn unless_panicked<T>(&self, main: impl Future<Output = T>) -> Option<T> {
         let mut main = pin!(AssertUnwindSafe(main).catch_unwind());
         std::future::poll_fn(|cx| {

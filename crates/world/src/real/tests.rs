@@ -27,13 +27,13 @@ fn config(driver: Driver) -> RealConfig {
     RealConfig { driver, ..RealConfig::new("test") }
 }
 
-/// An empty directory beside the test program: build directories lie on real file systems, `/tmp` often does not.
+/// Empty directory beside the test program. Build directories are on real file systems, `/tmp` often is not.
 fn scratch_dir() -> tempfile::TempDir {
     let program = std::env::current_exe().unwrap();
     tempfile::tempdir_in(program.parent().unwrap()).unwrap()
 }
 
-/// Runs a test in an empty directory under each driver, and on files in memory.
+/// Runs a test in an empty directory with each driver, and on files in memory.
 fn with_each_driver<F: Future<Output = ()>>(test: impl Fn(World, String) -> F) {
     let on_disk = DRIVERS.map(|driver| (config(driver), scratch_dir()));
     let in_memory = tempfile::tempdir_in("/dev/shm");
@@ -318,7 +318,7 @@ fn a_shard_does_io_of_its_own_and_the_totals_cover_all_shards() {
     });
 }
 
-/// Says when it is dropped.
+/// Value that sends a message when it is dropped.
 struct Bell(Arc<AtomicBool>);
 
 impl Drop for Bell {
@@ -352,7 +352,7 @@ fn a_panic_in_a_shard_or_a_task_becomes_a_panic_of_the_run() {
     }
 }
 
-/// The thread goes on meanwhile: it takes part in the work.
+/// The thread goes on meanwhile, because it takes part in the work.
 #[test]
 fn work_is_done_beside_the_thread_and_its_panic_is_that_of_who_wants_it() {
     for driver in DRIVERS {
@@ -415,7 +415,7 @@ fn an_operation_whose_future_is_dropped_still_happens_before_the_run_ends() {
     }
 }
 
-/// A task whose last operation never ends would wait for ever: a failure hangs here, and is told by name.
+/// A task whose last operation never ends would wait for ever; a failure hangs here.
 #[test]
 fn a_run_ends_when_the_operation_of_a_task_that_outlives_it_has() {
     for driver in DRIVERS {
@@ -480,7 +480,7 @@ fn a_wake_up_survives_an_operation_that_goes_out_in_the_middle_of_a_turn() {
     }
 }
 
-/// Files that were removed while this process holds them open, among those in this folder.
+/// Files in this folder that were removed while this process holds them open.
 fn removed_but_open(dir: &str) -> usize {
     let links =
         std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
@@ -489,7 +489,7 @@ fn removed_but_open(dir: &str) -> usize {
     links.filter(in_dir).count()
 }
 
-/// The space of a file comes back when the last operation on it has completed, not when another one is dropped.
+/// The space of a file is freed when its last operation has completed, not when another is dropped.
 #[test]
 fn operation_whose_future_is_dropped_lets_its_file_go_when_it_completes() {
     with_each_driver(async |world, dir| {

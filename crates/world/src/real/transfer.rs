@@ -7,10 +7,10 @@ use compio::buf::{IoBuf, IoBufMut, IoVectoredBuf, IoVectoredBufMut, SetLen};
 
 use crate::{Bufs, ErrorKind};
 
-/// The kernel takes at most this many buffers in one call (IOV_MAX).
+/// Largest number of buffers in one system call (IOV_MAX).
 const BUFS_PER_CALL_MAX: usize = 1024;
 
-/// Which way bytes move.
+/// Direction of a transfer: read or write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Read,
@@ -33,7 +33,7 @@ impl Direction {
     }
 }
 
-/// Buffers that lie side by side in memory, of which the first `done` bytes have been transferred.
+/// Buffers that lie side by side in memory; the first `done` bytes have been transferred.
 pub(super) struct Stretch {
     pub bufs: Bufs,
     pub memory: NonNull<[u8]>,
@@ -59,7 +59,7 @@ impl IoBufMut for Stretch {
     }
 }
 
-/// Consecutive buffers of which the first `done` bytes have been transferred.
+/// Buffers of one operation; the first `done` bytes have been transferred.
 pub(super) struct Many {
     pub bufs: Bufs,
     pub done: usize,

@@ -11,13 +11,13 @@ use rustix::time::{ClockId, clock_gettime};
 use super::failure::failed;
 use crate::{DeviceUsage, HostUsage, Result};
 
-/// What one of the kernel's clocks says: a time, or the processor time of a thread or of this program.
+/// Reads one of the kernel's clocks: a time, or the processor time of a thread or of this program.
 pub(super) fn clock(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// `late` is the time by which the program woke too late. `None` where the kernel does not say.
+/// Usage of the host. `late`: time by which the program woke late. `None` if the kernel does not say.
 pub(super) fn of_host(late: Duration) -> Option<HostUsage> {
     let Ticks { busy, stolen, total } = processor_ticks(&std::fs::read_to_string("/proc/stat").ok()?)?;
     // Kernels without pressure stall information do not have the file.
@@ -35,16 +35,16 @@ pub(super) fn of_host(late: Duration) -> Option<HostUsage> {
     })
 }
 
-/// Ticks of all processors of a host.
+/// Processor ticks of a host, all processors.
 #[derive(Debug, PartialEq, Eq)]
 struct Ticks {
     busy: u64,
-    /// Those of them in which other guests of the machine had the processor.
+    /// Ticks in which other guests of the machine had the processor.
     stolen: u64,
     total: u64,
 }
 
-/// Idle are the fields `idle` and `iowait`; guests are counted in `user` already.
+/// Parses `/proc/stat`. Idle ticks are the fields `idle` and `iowait`; guests are already counted in `user`.
 fn processor_ticks(stat: &str) -> Option<Ticks> {
     let mut fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
     let mut ticks = [0u64; 8];
@@ -55,14 +55,15 @@ fn processor_ticks(stat: &str) -> Option<Ticks> {
     Some(Ticks { busy: total - ticks[3] - ticks[4], stolen: ticks[7], total })
 }
 
-/// Time in which some task of the host waited for a processor.
+/// Parses the time in which some task of the host waited for a processor.
 fn some_waited(pressure: &str) -> Option<Duration> {
     let line = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
     let total_us = line.split(' ').find_map(|field| field.strip_prefix("total="))?;
     Some(Duration::from_micros(total_us.trim().parse().ok()?))
 }
 
-/// The block device of the file system of `path`. File systems without one, or with several, have number 0:n.
+/// Counters of the block device of the file system of `path`. File systems without one, or with several, have number
+/// 0:n.
 pub(super) fn of_device(path: &str) -> Result<Option<DeviceUsage>> {
     let metadata = std::fs::metadata(path).map_err(|cause| failed("ask for the device of", path, &cause))?;
     let device = metadata.dev();
@@ -73,7 +74,8 @@ pub(super) fn of_device(path: &str) -> Result<Option<DeviceUsage>> {
     Ok(stat.ok().and_then(|stat| device_usage(name, &stat)))
 }
 
-/// Fields as in the kernel's Documentation/block/stat.rst; a sector is 512 bytes there on every device.
+/// Parses the counters of a block device (the kernel's Documentation/block/stat.rst). A sector has 512 bytes there on
+/// every device.
 fn device_usage(name: String, stat: &str) -> Option<DeviceUsage> {
     let fields: Vec<u64> = stat.split_whitespace().map_while(|field| field.parse().ok()).collect();
     let [reads, _, read_sectors, read_ms, writes, _, written_sectors, write_ms, _, busy_ms, waited_ms, ..] =
@@ -85,12 +87,12 @@ fn device_usage(name: String, stat: &str) -> Option<DeviceUsage> {
     Some(DeviceUsage { name, reads, read_bytes, read_ms, writes, write_bytes, write_ms, busy_ms, waited_ms })
 }
 
-/// Memory of this program that lies in large pages; `None` where the kernel does not say.
+/// Memory of this program in large pages, bytes; `None` if the kernel does not say.
 pub(super) fn large_page_bytes() -> Option<u64> {
     bytes_of(&std::fs::read_to_string("/proc/self/smaps_rollup").ok()?, "AnonHugePages:")
 }
 
-/// The value of a line in kB, as bytes.
+/// Parses the value of a line in kB, in bytes.
 fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)

@@ -27,18 +27,18 @@ use units::{Format, Unit, copy_padded};
 use super::power_cut::{Dice, WriteOutcome};
 use crate::{Bufs, PageBuf, PageCodec, SECTOR_BYTES, TemplatePages};
 
-/// Stale bytes are made for at most this much new space per file and power cut.
+/// Largest amount of stale bytes per file and power cut.
 pub(super) const STALE_BYTES_MAX: u64 = 1 << 20;
 
-/// The contents of one file.
+/// Contents of one file: durable layer, overlay, pending changes.
 pub(super) struct Contents {
     format: Format,
     durable: Layer,
     overlay: Overlay,
-    /// Changes that no sync has covered yet, in order, with their numbers.
+    /// Numbered changes that no sync has covered yet, in order.
     pending: VecDeque<(u64, Change)>,
     next_change: u64,
-    /// Some changes show but can never become durable (a sync failed).
+    /// Whether some visible changes can never become durable, because a sync failed.
     clean_but_lost: bool,
 }
 
@@ -56,7 +56,7 @@ impl Contents {
         }
     }
 
-    /// Replaces everything by the template, durably.
+    /// Replaces the contents by the template, durably.
     pub fn adopt(&mut self, template: Rc<dyn TemplatePages>, codec: Rc<dyn PageCodec>) {
         let (unit_bytes, pages) = (template.page_bytes(), template.pages());
         let mut durable = Layer::empty(pages * unit_bytes as u64);
@@ -71,7 +71,7 @@ impl Contents {
         };
     }
 
-    /// Keeps pages as `like` does: they will be its pages. Only while nothing was written here.
+    /// Stores pages in the encoding of `like`, whose pages they will be. Only before the first write.
     pub fn keep_like(&mut self, like: &Contents) {
         let is_new = self.durable.size == 0 && self.durable.units.is_empty() && self.pending.is_empty();
         if is_new {
@@ -79,17 +79,17 @@ impl Contents {
         }
     }
 
-    /// Size as programs see it.
+    /// Size of the file as programs see it, bytes.
     pub fn size(&self) -> u64 {
         self.overlay.layer.size
     }
 
-    /// The unit in which misdirected writes move.
+    /// Size of the unit in which misdirected writes move, bytes.
     pub fn unit_bytes(&self) -> u64 {
         self.format.unit_bytes as u64
     }
 
-    /// Fills the buffers from consecutive offsets. The caller has checked that they lie in the file.
+    /// Reads consecutive bytes into buffers. The caller has checked that they lie in the file.
     pub fn read(&self, offset: u64, bufs: &mut Bufs) {
         let unit_bytes = self.format.unit_bytes;
         let mut at = offset;
@@ -123,7 +123,7 @@ impl Contents {
         }
     }
 
-    /// The change that a write of `bufs` at `offset` makes.
+    /// Change that a write of `bufs` at `offset` makes.
     pub fn write_change(&self, offset: u64, bufs: &[PageBuf]) -> Change {
         let bytes = bufs.iter().map(|buf| buf.len() as u64).sum::<u64>();
         let unit_bytes = self.format.unit_bytes;
@@ -167,7 +167,7 @@ impl Contents {
         Change::Write { offset, bytes, parts, grows_to }
     }
 
-    /// Packs a page that is in memory, if its codec can.
+    /// Packs a page in memory, if its codec can.
     pub fn pack(&self, index: u64, page: &mut PageBuf) {
         page.forget_bytes();
         let Some((_, codec)) = &self.format.template else { return };
@@ -182,20 +182,20 @@ impl Contents {
         }
     }
 
-    /// Completes a change: it shows from now on and waits for a sync.
+    /// Applies a completed change: it is visible from now on and waits for a sync.
     pub fn apply(&mut self, change: Change) {
         self.overlay.apply(&self.format, &self.durable, &change);
         self.pending.push_back((self.next_change, change));
         self.next_change += 1;
     }
 
-    /// A write that failed: it happened in part, by its outcome.
+    /// Applies a part of a failed write, by its outcome.
     pub fn apply_failed_write(&mut self, change: Change, outcome: &WriteOutcome) {
         let change = self.resolve(change, outcome, |index| self.overlay.unit(&self.durable, index));
         self.apply(change);
     }
 
-    /// What a write comes to by its outcome, over the units that `old` gives. Its effect on the size stays.
+    /// Reduces a write to its outcome: the units that it did not reach keep `old`. Its effect on the size stays.
     fn resolve(&self, change: Change, outcome: &WriteOutcome, old: impl Fn(u64) -> Unit) -> Change {
         let Change::Write { offset, bytes, parts, grows_to } = change else { return change };
         let parts = match outcome {
@@ -236,7 +236,7 @@ impl Contents {
         self.apply(Change::Resize { bytes });
     }
 
-    /// The mark to give to [`Self::sync`]: everything complete by now.
+    /// Number to pass to [`Self::sync`], which covers everything complete by now.
     pub fn sync_mark(&self) -> u64 {
         self.next_change
     }
@@ -249,7 +249,7 @@ impl Contents {
         self.rebuild_overlay();
     }
 
-    /// A sync that failed: what was pending is kept or forgotten by the dice, and counts as clean from now on.
+    /// Handles a failed sync: random choices keep or drop each pending change, and all count as clean.
     pub fn fail_sync(&mut self, mark: u64, dice: &mut Dice) {
         while let Some((_, change)) = self.pending.pop_front_if(|(number, _)| *number < mark) {
             if dice.survives_failed_sync() {
@@ -271,7 +271,7 @@ impl Contents {
         }
     }
 
-    /// Flips one bit on the medium (and in what shows of it).
+    /// Flips one bit on the medium, and in the visible contents that come from there.
     pub fn flip_bit(&mut self, byte: u64, bit: u32) {
         let unit_bytes = self.format.unit_bytes as u64;
         let (index, start) = (byte / unit_bytes, (byte % unit_bytes) as usize);
@@ -288,7 +288,7 @@ impl Contents {
         }
     }
 
-    /// Some blocks of the durable contents, for the stale bytes of files to come.
+    /// Random blocks of the durable contents, as stale bytes of later files.
     pub fn leftovers(&self, blocks_max: usize) -> Vec<Rc<[u8]>> {
         let mut indices: Vec<u64> = self.durable.units.keys().copied().collect();
         indices.sort_unstable();
@@ -302,7 +302,7 @@ impl Contents {
         blocks.collect()
     }
 
-    /// The power fails: what was not synced, and the writes in flight, are resolved by the dice.
+    /// Handles a power cut: random choices keep, tear or drop what was not synced and the writes in flight.
     pub fn power_cut(&mut self, in_flight: Vec<Change>, dice: &mut Dice) {
         let pending = std::mem::take(&mut self.pending).into_iter().map(|(_, change)| change);
         let changes: Vec<Change> = pending.chain(in_flight).collect();

@@ -12,25 +12,25 @@ use super::fault::{Death, FaultKind};
 use super::{Core, HostId, Simulation};
 use crate::World;
 
-/// What is there of a host.
+/// State of a host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Life {
-    /// Its process.
+    /// Process and machine run.
     Running,
-    /// The machine alone, with all that was written.
+    /// The process has ended; the machine runs, with everything that was written.
     ProcessEnded,
-    /// Its disks alone.
+    /// The machine is off; only the disks remain.
     PoweredOff,
 }
 
 impl Core {
-    /// Whether the machine of that boot is on, whatever runs there.
+    /// Whether the machine of that boot is on, with or without a process.
     pub fn is_on(&self, host: HostId, boot: u32) -> bool {
         let hosts = self.hosts.borrow();
         hosts.get(host as usize).is_some_and(|host| host.life != Life::PoweredOff && host.boot == boot)
     }
 
-    /// From here on the host does nothing more; the rest happens when its task gives way.
+    /// Stops a host: it does nothing more from here on. Its end follows when the current task yields.
     pub fn let_die(&self, host: HostId) {
         let death = self.injector.borrow().plan.crash_ends;
         self.hosts.borrow_mut()[host as usize].life = match death {
@@ -47,7 +47,7 @@ impl Core {
         }
     }
 
-    /// Ends everything of a host, and resolves what its disks had not made durable.
+    /// Cuts the power of a host, and decides what its disks keep of unsynced changes.
     fn cut_power(&self, host: HostId) {
         self.note_end(host, Life::PoweredOff, FaultKind::PowerCut, 0xFF);
         let mut writes = self.requests.borrow_mut().cut(host);
@@ -62,8 +62,7 @@ impl Core {
         self.executor.kill_tasks(|task_host| task_host == host);
     }
 
-    /// Ends the tasks of a host. What was written stays as it is, durable or not; of each write under way none, some or
-    /// all happens.
+    /// Ends the tasks of a host. Written data stay, durable or not; of each write in flight none, some or all happens.
     fn end_process(&self, host: HostId) {
         self.note_end(host, Life::ProcessEnded, FaultKind::ProcessEnded, 0xFE);
         let writes = self.requests.borrow_mut().cut(host);
@@ -90,8 +89,8 @@ impl Core {
 }
 
 impl Simulation {
-    /// Cuts the power of a host: its tasks and handles are gone, what was not synced is resolved by the fault
-    /// plan. That includes what an earlier process has left, if this one or an earlier one was killed.
+    /// Cuts the power of a host: its tasks and handles are gone, and the fault plan decides what survives of unsynced
+    /// changes, also those of earlier processes.
     ///
     /// # Panics
     /// If there is no such host.
@@ -103,9 +102,8 @@ impl Simulation {
         }
     }
 
-    /// Ends the process of a host while its machine lives on: tasks and handles are gone, everything that was
-    /// written can be read by the next process ([`Self::restart`]), and what was not synced is still lost at a
-    /// power cut.
+    /// Ends the process of a host while its machine runs on: tasks and handles are gone, the next process
+    /// ([`Self::restart`]) can read everything written, and unsynced changes are lost at a later power cut.
     ///
     /// # Panics
     /// If there is no such host, or it does not run.
@@ -123,8 +121,8 @@ impl Simulation {
         self.core.dying.get().is_some_and(|(dying, _)| dying == id)
     }
 
-    /// Starts a host again: after its power failed from what its disks hold, after the end of its process from
-    /// everything that was written. The power of a running host is cut first.
+    /// Starts a host again: after a power cut from its disks, after the end of its process from everything written. A
+    /// running host loses its power first.
     ///
     /// # Panics
     /// If there is no such host.

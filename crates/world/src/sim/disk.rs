@@ -19,17 +19,17 @@ use super::power_cut::Dice;
 use super::storage::{FileId, VolumeId};
 use crate::{Entry, ErrorKind, OpenMode};
 
-/// Why a name operation cannot be done; the caller adds what was tried on which path.
+/// Reason why a name operation is refused; the caller adds operation and path.
 pub(super) type Refused = (ErrorKind, &'static str);
 
 const NO_ENTRY: Refused = (ErrorKind::NotFound, "no such file or directory");
 const EXISTS: Refused = (ErrorKind::AlreadyExists, "the name is taken");
 pub(super) const FULL: Refused = (ErrorKind::NoSpace, "the volume is full");
 
-/// Blocks of removed files that are kept to show up as stale bytes.
+/// Largest number of blocks of removed files that are kept as stale bytes.
 const LEFTOVERS_MAX: usize = 64;
 
-/// A top-level directory with its space.
+/// Volume: a top-level directory with its capacity.
 pub(super) struct Volume {
     pub id: VolumeId,
     pub capacity_bytes: Cell<u64>,
@@ -38,18 +38,18 @@ pub(super) struct Volume {
     charged: Rc<Charged>,
 }
 
-/// Files of a disk that take room, also those that were removed while a handle was open.
+/// Files of a disk that take space, also removed ones with an open handle.
 type Charged = RefCell<BTreeMap<FileId, VolumeId>>;
 
-/// What became of files since the storage model was told last.
+/// Size changes since the storage model was last told.
 pub(super) type Resized = RefCell<Vec<Resize>>;
 
-/// A file has this size now; 0 = it is gone.
+/// Size change of a file; size 0 means that it is gone.
 pub(super) struct Resize {
     pub volume: VolumeId,
     pub file: FileId,
     pub bytes: u64,
-    /// All of it has contents that no write made.
+    /// Whether all of the file has contents that no write made.
     pub is_filled: bool,
 }
 
@@ -69,19 +69,19 @@ impl Volume {
     }
 }
 
-/// A file, reachable by name or by handle.
+/// File, reachable by name or by handle.
 pub(super) struct FileNode {
     pub id: FileId,
     pub volume: Rc<Volume>,
     pub contents: RefCell<Contents>,
     handles: Cell<u32>,
     named: Cell<bool>,
-    /// What the file takes from its volume.
+    /// Bytes that the file takes from its volume.
     charged_bytes: Cell<u64>,
 }
 
 impl FileNode {
-    /// Takes the space for `bytes` in all, or gives back what is above; false if the volume is full.
+    /// Reserves space for `bytes` in total, or frees what is above; false if the volume is full.
     pub fn charge(&self, bytes: u64) -> bool {
         let charged = self.charged_bytes.get();
         if bytes > charged && bytes - charged > self.volume.free_bytes() {
@@ -103,7 +103,7 @@ impl FileNode {
         }
     }
 
-    /// All of the file has contents from now on, though no write made them.
+    /// Notes that all of the file has contents, although no write made them.
     pub fn set_filled(&self) {
         self.tell_size(self.charged_bytes.get(), true);
     }
@@ -131,7 +131,7 @@ impl FileNode {
 
 type Names = BTreeMap<Rc<str>, Node>;
 
-/// A directory.
+/// Directory of a simulated disk.
 pub(super) struct Dir {
     pub id: FileId,
     pub volume: Rc<Volume>,
@@ -139,7 +139,7 @@ pub(super) struct Dir {
     durable: RefCell<Names>,
 }
 
-/// What a name stands for.
+/// Object behind a name: file or directory.
 #[derive(Clone)]
 pub(super) enum Node {
     File(Rc<FileNode>),
@@ -165,7 +165,7 @@ impl Node {
     }
 }
 
-/// A name in a directory changes what it stands for.
+/// Assignment of a name in a directory to an object, or to nothing.
 struct Put {
     dir: Rc<Dir>,
     name: Rc<str>,
@@ -194,7 +194,7 @@ impl Put {
     }
 }
 
-/// A place for a name, and what stands there now.
+/// Name in a directory with its present object.
 struct Slot {
     dir: Rc<Dir>,
     name: Rc<str>,
@@ -207,13 +207,13 @@ impl Slot {
     }
 }
 
-/// Puts that happen together or not at all.
+/// Assignments that happen together or not at all.
 struct NameChange {
     number: u64,
     puts: SmallVec<[Put; 2]>,
 }
 
-/// All volumes of one host.
+/// Disk of one host with all volumes.
 pub(super) struct Disk {
     root: Rc<Dir>,
     journal: RefCell<Vec<NameChange>>,
@@ -222,12 +222,12 @@ pub(super) struct Disk {
     charged: Rc<Charged>,
 }
 
-/// Numbers for files, directories and volumes of the whole simulation.
+/// Counters for the numbers of files, directories and volumes of the simulation.
 #[derive(Default)]
 pub(super) struct Numbers {
     files: Cell<u64>,
     volumes: Cell<u32>,
-    /// Over all volumes, in order.
+    /// Size changes on all volumes, in order.
     pub resized: Rc<Resized>,
 }
 
@@ -264,7 +264,7 @@ impl Disk {
         }
     }
 
-    /// The volume of the root directory itself.
+    /// Volume of the root directory.
     pub fn root_volume(&self) -> &Rc<Volume> {
         &self.root.volume
     }
@@ -288,7 +288,7 @@ impl Disk {
         Ok(dir)
     }
 
-    /// The place that `path` names; its directory must exist.
+    /// Name in its directory for `path`; the directory must exist.
     fn slot(&self, path: &str) -> Result<Slot, Refused> {
         let parts = components(path);
         let Some((name, parents)) = parts.split_last() else {
@@ -330,7 +330,7 @@ impl Disk {
         }
     }
 
-    /// Creates a directory; a new volume is returned if it is at the top level or is to be `mounted`.
+    /// Creates a directory. Returns a new volume if it is at the top level or `mounted`.
     pub fn create_dir(
         &self,
         numbers: &Numbers,
@@ -442,19 +442,19 @@ impl Disk {
         leftovers.drain(..excess);
     }
 
-    /// The mark to give to [`Self::sync_dir`]: everything done by now.
+    /// Number to pass to [`Self::sync_dir`], which covers everything done by now.
     pub fn sync_mark(&self) -> u64 {
         self.next_number.get()
     }
 
-    /// Makes the names in `dir` durable as they were at `mark`, with every older change they build on.
+    /// Makes the names in `dir` durable as they were at `mark`, with every older change on which they depend.
     pub fn sync_dir(&self, dir: &Rc<Dir>, mark: u64) {
         for change in self.take_changes_of(dir, mark) {
             change.puts.iter().for_each(|put| put.apply_to(&put.dir.durable));
         }
     }
 
-    /// A directory sync that failed: its changes are durable or forgotten by the dice, and count as clean.
+    /// Handles a failed directory sync: random choices keep or drop each change, and all count as clean.
     pub fn fail_sync_dir(&self, dir: &Rc<Dir>, mark: u64, dice: &mut Dice) {
         for change in self.take_changes_of(dir, mark) {
             if dice.survives_failed_sync() {
@@ -488,7 +488,7 @@ impl Disk {
         }
     }
 
-    /// The power fails. `in_flight` gives the writes under way on a file.
+    /// Handles a power cut on the disk. `in_flight` returns the writes in flight on a file.
     pub fn power_cut(
         &self,
         mut in_flight: impl FnMut(&FileNode) -> Vec<super::content::Change>,

@@ -21,17 +21,17 @@ use super::HostId;
 use crate::sync::Notify;
 use crate::{LocalFuture, Time};
 
-/// Names one task; the generation tells a reused slot from the task that had it before.
+/// Identity of a task; the generation distinguishes a reused slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TaskKey {
     slot: u32,
     generation: u32,
 }
 
-/// The future that the harness itself runs: not in the slab, belongs to no host.
+/// Key of the future that the harness runs. It has no slot and no host.
 pub(super) const MAIN: TaskKey = TaskKey { slot: u32::MAX, generation: 0 };
 
-/// Keys of tasks to poll. A mutex only because wakers have to be `Sync`; it is never contended.
+/// Keys of tasks to poll. A mutex only because wakers must be `Sync`; it is never contended.
 type Woken = Arc<Mutex<Vec<TaskKey>>>;
 
 struct TaskWaker {
@@ -53,12 +53,12 @@ impl Wake for TaskWaker {
 
 struct Task {
     host: HostId,
-    /// `None` while the task is being polled.
+    /// Future of the task; `None` while it is being polled.
     run: Option<Run>,
     waker: Arc<TaskWaker>,
 }
 
-/// What polling a task takes: the waker stays with the future, so that no poll counts its handles.
+/// Future of a task with its waker, which is stored so that no poll changes reference counts.
 struct Run {
     future: LocalFuture<'static, ()>,
     waker: Waker,
@@ -85,7 +85,7 @@ impl Tasks {
     }
 }
 
-/// Tasks that are polled one after the other, from `next` on.
+/// Tasks that are polled one after the other; `next` is the index of the next.
 #[derive(Default)]
 struct Batch {
     keys: Vec<TaskKey>,
@@ -93,7 +93,7 @@ struct Batch {
 }
 
 enum Alarm {
-    /// A [`Sleep`]; `None` before its first poll.
+    /// Wakes a [`Sleep`]; `None` before its first poll.
     Wake(Option<Waker>),
     Notify(Notify),
     Fired,
@@ -102,7 +102,7 @@ enum Alarm {
 #[derive(Default)]
 struct Timers {
     heap: BinaryHeap<Reverse<(Time, u64, u32)>>,
-    /// The sequence number of the timer that holds the slot, and what it does.
+    /// Timers by slot: sequence number, and action.
     slots: Vec<(u64, Option<Alarm>)>,
     free: Vec<u32>,
     next_sequence: u64,
@@ -126,7 +126,7 @@ impl Timers {
         slots.get(slot as usize).is_some_and(|(holder, alarm)| *holder == sequence && alarm.is_some())
     }
 
-    /// Time of the earliest timer that still matters.
+    /// Time of the earliest timer that is still needed.
     fn next(&mut self) -> Option<Time> {
         while let Some(Reverse((at, sequence, slot))) = self.heap.peek().copied() {
             if Self::is_live(&self.slots, sequence, slot) {
@@ -154,14 +154,14 @@ impl Timers {
     }
 }
 
-/// Tasks and timers of all hosts.
+/// Executor of the tasks and timers of all hosts.
 pub(super) struct Executor {
     now: Cell<Time>,
     woken: Woken,
     batch: RefCell<Batch>,
     tasks: RefCell<Tasks>,
     timers: RefCell<Timers>,
-    /// Hosts that stand still, each with its tasks that are ready.
+    /// Stopped hosts, each with its ready tasks.
     stopped: RefCell<Vec<(HostId, Vec<TaskKey>)>>,
     main: Arc<TaskWaker>,
     main_waker: Waker,
@@ -206,12 +206,12 @@ impl Executor {
         entry.1 = Some(Task { host, run: Some(Run { future, waker: waker.clone().into() }), waker });
     }
 
-    /// Makes the harness's own future ready.
+    /// Makes the harness's future ready.
     pub fn wake_main(&self) {
         self.main.wake_by_ref();
     }
 
-    /// Takes the tasks that are ready now as the next batch; false if there are none.
+    /// Takes the ready tasks as the next batch; false if there are none.
     pub fn start_batch(&self) -> bool {
         let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
         let batch = &mut *self.batch.borrow_mut();
@@ -224,7 +224,7 @@ impl Executor {
         !batch.keys.is_empty()
     }
 
-    /// The next task of the batch.
+    /// Next task of the batch.
     pub fn next_in_batch(&self) -> Option<TaskKey> {
         let batch = &mut *self.batch.borrow_mut();
         let key = batch.keys.get(batch.next).copied();
@@ -238,12 +238,12 @@ impl Executor {
         future.poll(&mut Context::from_waker(&self.main_waker))
     }
 
-    /// Polls no task of a host until [`Self::go_on`].
+    /// Stops polling the tasks of a host until [`Self::go_on`].
     pub fn stop(&self, host: HostId) {
         self.stopped.borrow_mut().push((host, Vec::new()));
     }
 
-    /// Makes the tasks of a host ready that were woken while it stood still.
+    /// Resumes a stopped host: makes its woken tasks ready.
     pub fn go_on(&self, host: HostId) {
         let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
         for (_, keys) in self.stopped.borrow_mut().extract_if(.., |(stopped, _)| *stopped == host) {
@@ -251,7 +251,7 @@ impl Executor {
         }
     }
 
-    /// Polls one task once, unless it is gone or its host stands still.
+    /// Polls a task once, unless it is gone or its host is stopped.
     pub fn poll_task(&self, key: TaskKey) {
         let mut run = {
             let mut tasks = self.tasks.borrow_mut();
@@ -280,7 +280,7 @@ impl Executor {
         }
     }
 
-    /// Drops all tasks for which `doomed` holds, unfinished.
+    /// Drops all unfinished tasks for which `doomed` holds.
     pub fn kill_tasks(&self, doomed: impl Fn(HostId) -> bool) {
         let killed: Vec<Task> = {
             let mut tasks = self.tasks.borrow_mut();
@@ -292,13 +292,13 @@ impl Executor {
         drop(killed);
     }
 
-    /// Tasks that have not finished.
+    /// Number of unfinished tasks.
     pub fn task_count(&self) -> usize {
         let tasks = self.tasks.borrow();
         tasks.slots.len() - tasks.free.len()
     }
 
-    /// When the next timer fires.
+    /// Time of the next timer.
     pub fn next_timer(&self) -> Option<Time> {
         self.timers.borrow_mut().next()
     }
@@ -333,19 +333,19 @@ impl Executor {
         }
     }
 
-    /// Notifies at a time.
+    /// Sets a timer that notifies.
     pub fn notify_at(&self, at: Time, notify: &Notify) {
         self.timers.borrow_mut().add(at.max(self.now()), Alarm::Notify(notify.clone()));
     }
 
-    /// Forgets all timers (at the end of the simulation).
+    /// Removes all timers (at the end of the simulation).
     pub fn clear_timers(&self) {
         let timers = std::mem::take(&mut *self.timers.borrow_mut());
         drop(timers);
     }
 }
 
-/// Completes at a time; always gives way to other tasks first.
+/// Future that is ready at a time; always lets other tasks run first.
 pub(super) struct Sleep<E: AsRef<Executor>> {
     executor: E,
     slot: u32,

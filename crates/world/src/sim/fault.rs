@@ -5,41 +5,41 @@ use rand_chacha::ChaCha8Rng;
 use super::random::chance;
 use super::storage::FileId;
 
-/// Kinds of operation, to aim faults at and to count.
+/// Kind of operation, to target faults and to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OpKind {
-    /// Opening or creating a file.
+    /// Open or create a file.
     Open,
-    /// Creating a directory.
+    /// Create a directory.
     CreateDir,
-    /// Listing a directory.
+    /// List a directory.
     List,
-    /// Looking up a path.
+    /// Look up a path.
     Entry,
-    /// Renaming.
+    /// Rename a file.
     Rename,
-    /// Removing.
+    /// Remove a file or directory.
     Remove,
-    /// Syncing a directory.
+    /// Sync a directory.
     SyncDir,
-    /// Asking for free space.
+    /// Ask for free space.
     FreeBytes,
-    /// Reading.
+    /// Read from a file.
     Read,
-    /// Writing.
+    /// Write to a file.
     Write,
-    /// Syncing a file.
+    /// Sync a file.
     Sync,
-    /// Asking for a size.
+    /// Ask for the size of a file.
     Size,
-    /// Setting a size.
+    /// Set the size of a file.
     SetSize,
-    /// Offering a template.
+    /// Offer a template for a file.
     AdoptTemplate,
 }
 
 impl OpKind {
-    /// Every kind.
+    /// All kinds of operations.
     pub const ALL: [OpKind; 14] = [
         OpKind::Open,
         OpKind::CreateDir,
@@ -63,66 +63,65 @@ impl OpKind {
     }
 }
 
-/// What a crash ends.
+/// Part of a host that a crash ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Death {
-    /// The machine: what was not synced is resolved by the plan's [`PowerCut`].
+    /// The machine: the plan's [`PowerCut`] decides what survives of unsynced changes.
     #[default]
     Power,
-    /// The process alone: what was written stays to be read, and what was not synced is still lost at a later
-    /// power cut.
+    /// The process alone: the next one can read everything written, and unsynced changes are lost at a later power
+    /// cut.
     Process,
 }
 
-/// Where in the Nth operation the host crashes.
+/// Moment within the Nth operation at which the host crashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashPoint {
-    /// Before it has any effect.
+    /// Before the operation has any effect.
     Before,
-    /// After its effect, before anybody learns of it.
+    /// After its effect, before its result is returned.
     After,
 }
 
-/// What goes wrong. Chances are between 0 and 1, drawn for each operation; the Nth operation is counted from the
-/// moment the plan was set, and the first is number 1. By default nothing goes wrong but power cuts lose, keep and
-/// tear.
+/// Fault plan. Probabilities are between 0 and 1, drawn for each operation. The Nth operation counts from when the
+/// plan was set, from 1. By default nothing fails, and power cuts lose, keep and tear.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Faults {
-    /// A read fails.
+    /// Probability that a read fails.
     pub read_error: f64,
-    /// A write fails; what it wrote is unspecified.
+    /// Probability that a write fails; it may have written any part.
     pub write_error: f64,
-    /// A sync (of a file or directory) fails; what it should have made durable is unspecified, for good.
+    /// Probability that a sync (of a file or directory) fails; what it should have made durable is undefined from then
+    /// on.
     pub sync_error: f64,
-    /// Another operation fails without effect.
+    /// Probability that another operation fails without effect.
     pub name_error: f64,
-    /// A write or size change finds the volume full although it is not.
+    /// Probability that a write or size change finds the volume full although it is not.
     pub no_space: f64,
-    /// A read ends early.
+    /// Probability that a read ends early.
     pub short_read: f64,
-    /// A write ends early.
+    /// Probability that a write ends early.
     pub short_write: f64,
-    /// The Nth operation of a kind fails.
+    /// Kind and number of an operation that fails.
     pub fail_nth: Option<(OpKind, u64)>,
-    /// What it fails with, of the faults that its kind can have; `None`: an error.
+    /// Fault with which that operation fails, among those that its kind can have; `None`: an error.
     pub fails_with: Option<FaultKind>,
-    /// The host that issues the Nth operation (of any [`OpKind`]) crashes there.
+    /// Number of the operation (of any [`OpKind`]) at which the issuing host crashes.
     pub crash_at_nth: Option<(u64, CrashPoint)>,
-    /// The host that issues the Nth sync (of a file or a directory) crashes before it has any effect. Only
-    /// syncs make anything durable, so these are all the states that a disk which loses everything else can
-    /// have.
+    /// Number of the sync (of a file or a directory) before which the issuing host crashes. Only syncs make anything
+    /// durable, so these are all the states of a disk that loses everything else.
     pub crash_at_nth_sync: Option<u64>,
-    /// What ends at that operation.
+    /// Part of the host that the crash ends.
     pub crash_ends: Death,
-    /// What power cuts do.
+    /// Effect of power cuts.
     pub power_cut: PowerCut,
-    /// Lying disk: a sync reports success and does nothing.
+    /// Lying disk: probability that a sync reports success and does nothing.
     pub dropped_sync: f64,
-    /// Lying disk: a write reports success and never happens.
+    /// Lying disk: probability that a write reports success and does not happen.
     pub lost_write: f64,
-    /// Lying disk: a write goes to another page of the same file.
+    /// Lying disk: probability that a write goes to another page of the same file.
     pub misdirected_write: f64,
-    /// Lying disk: a bit of what is being read has flipped on the medium.
+    /// Lying disk: probability that a bit of the data being read has flipped on the medium.
     pub bit_rot: f64,
 }
 
@@ -134,36 +133,36 @@ impl Faults {
     }
 }
 
-/// Chances at a power cut, each between 0 and 1 and drawn for every change on its own.
+/// Probabilities at a power cut, each from 0 to 1 and drawn for every unsynced change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PowerCut {
-    /// A write that was not synced is gone.
+    /// Probability that an unsynced write is lost.
     pub lost_write: f64,
-    /// A write that was not synced is there in part: each sector is old or new.
+    /// Probability that an unsynced write is torn: each sector is old or new.
     pub torn_write: f64,
-    /// A change of size that was not synced is gone.
+    /// Probability that an unsynced size change is lost.
     pub lost_size: f64,
-    /// A name change that was not synced is gone.
+    /// Probability that an unsynced name change is lost.
     pub lost_name: f64,
-    /// A block of new space that was not written shows stale bytes instead of zeros.
+    /// Probability that an unwritten block of new space shows stale bytes instead of zeros.
     pub stale_block: f64,
-    /// What a device writes all or nothing: 512 or 4096 bytes, 64 on persistent memory.
+    /// Atomic unit of the device: 512 or 4096 bytes, 64 on persistent memory.
     pub sector_bytes: usize,
-    /// What becomes of each change, one after the other, in the place of all chances but that of a stale block.
-    /// The changes behind the end of the list are kept. For tests that go through all that can happen.
+    /// Chosen fate of each change in turn, in place of the probabilities except that of stale blocks. Later changes
+    /// survive. For tests that go through all cases.
     pub chosen: Option<Vec<Survival>>,
 }
 
-/// What becomes of a change that was not synced.
+/// Fate of an unsynced change at a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survival {
-    /// It is gone.
+    /// The change is lost.
     Lost,
-    /// It is there.
+    /// The change survives.
     Kept,
-    /// Of a write the first half of its sectors is there; any other change is.
+    /// The first half of a write's sectors survives; another change survives completely.
     FirstHalf,
-    /// Of a write the second half of its sectors is there; any other change is.
+    /// The second half of a write's sectors survives; another change survives completely.
     SecondHalf,
 }
 
@@ -182,7 +181,7 @@ impl Default for PowerCut {
 }
 
 impl PowerCut {
-    /// Everything that completed survives.
+    /// Power cut at which every completed change survives.
     pub fn keep_all() -> PowerCut {
         PowerCut {
             lost_write: 0.0,
@@ -195,7 +194,7 @@ impl PowerCut {
         }
     }
 
-    /// Nothing survives that was not synced.
+    /// Power cut at which no unsynced change survives.
     pub fn lose_all() -> PowerCut {
         PowerCut { lost_write: 1.0, lost_size: 1.0, lost_name: 1.0, ..PowerCut::keep_all() }
     }
@@ -232,7 +231,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// Every kind.
+    /// All kinds of faults.
     pub const ALL: [FaultKind; 19] = [
         FaultKind::ReadError,
         FaultKind::WriteError,
@@ -256,12 +255,12 @@ impl FaultKind {
     ];
 }
 
-/// Faults delivered so far.
+/// Number of delivered faults, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaultCounts([u64; FaultKind::ALL.len()]);
 
 impl FaultCounts {
-    /// How often `kind` was delivered.
+    /// Number of delivered faults of `kind`.
     pub fn of(&self, kind: FaultKind) -> u64 {
         self.0[kind as usize]
     }
@@ -271,41 +270,41 @@ impl FaultCounts {
     }
 }
 
-/// A fault of a lying disk, as it was delivered.
+/// Fault of a lying disk that was delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lie {
-    /// A dropped sync, a lost or misdirected write, or bit rot.
+    /// Kind: dropped sync, lost or misdirected write, or bit rot.
     pub kind: FaultKind,
-    /// The file, or the directory, that was lied about.
+    /// File or directory of the fault.
     pub file: FileId,
-    /// Where a write should have gone, or where a bit flipped; 0 for a sync.
+    /// Offset at which the write should have gone, or a bit flipped; 0 for a sync.
     pub offset: u64,
-    /// Bytes written; 0 for a sync and for a flipped bit.
+    /// Number of bytes written; 0 for a sync and for a flipped bit.
     pub bytes: u64,
 }
 
-/// Operations issued since the fault plan was set.
+/// Number of operations since the fault plan was set, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OpCounts([u64; OpKind::ALL.len()]);
 
 impl OpCounts {
-    /// Of one kind.
+    /// Number of operations of one kind.
     pub fn of(&self, kind: OpKind) -> u64 {
         self.0[kind as usize]
     }
 
-    /// Of all kinds.
+    /// Number of operations of all kinds.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Syncs, of files and of directories.
+    /// Number of syncs, of files and directories.
     pub fn syncs(&self) -> u64 {
         self.of(OpKind::Sync) + self.of(OpKind::SyncDir)
     }
 }
 
-/// What the plan says about one operation.
+/// Decision of the fault plan about one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Fine,
@@ -313,16 +312,16 @@ pub(super) enum Verdict {
     Crashes(CrashPoint),
 }
 
-/// Draws the faults of a plan.
+/// Source of faults, drawn from a plan.
 pub(super) struct Injector {
     pub plan: Faults,
     pub counts: FaultCounts,
     pub operations: OpCounts,
     issued: u64,
     pub random: ChaCha8Rng,
-    /// The plan has no faults of operations.
+    /// Whether the plan has no faults of operations.
     is_calm: bool,
-    /// Changes that the last power cut has decided about.
+    /// Number of changes decided at the last power cut.
     pub decisions: usize,
 }
 
@@ -348,7 +347,7 @@ impl Injector {
         self.issued = 0;
     }
 
-    /// Counts an operation and decides what becomes of it. Faults are counted when they are delivered.
+    /// Counts an operation and decides its fate. Faults are counted when they are delivered.
     pub fn judge(&mut self, kind: OpKind) -> Verdict {
         self.issued += 1;
         self.operations.0[kind as usize] += 1;

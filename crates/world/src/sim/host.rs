@@ -23,29 +23,29 @@ use crate::{
     PageBuf, PageCodec, Passage, Result, SECTOR_BYTES, ShardStart, TemplatePages, Time, WallClock, World,
 };
 
-/// A process of a host, as one shard sees it.
+/// Process of a simulated host, as one shard sees it.
 pub(super) struct SimHost {
     pub core: Rc<Core>,
     pub id: HostId,
-    /// Counts the host's starts; what belongs to an earlier one is dead.
+    /// Number of the host's process start; objects of an earlier one are dead.
     pub incarnation: u32,
-    /// Counts the starts of its machine.
+    /// Number of the machine's start.
     pub boot: u32,
     pub name: Rc<str>,
     pub started: Time,
     pub suspends: Rc<Suspends>,
     pub random: RefCell<ChaCha8Rng>,
     pub totals: Rc<Cell<IoTotals>>,
-    /// To start shards; a host is always held by a `World`.
+    /// Weak handle on this host, to start shards; a `World` always holds the host.
     pub this: std::rc::Weak<SimHost>,
 }
 
-/// What is to be done with an operation that was issued.
+/// Handling of an issued operation.
 enum Issue {
     Go(Option<FaultKind>),
-    /// The host dies after the effect.
+    /// The host crashes after the effect.
     GoThenDie,
-    /// The host is dead.
+    /// The host is dead; the operation never completes.
     Never,
 }
 
@@ -54,7 +54,7 @@ impl SimHost {
         self.core.is_alive(self.id, self.incarnation)
     }
 
-    /// Counts and traces an operation, and decides its outcome.
+    /// Counts and traces an operation, and decides its fate.
     fn issue(&self, kind: OpKind, path_hash: u64, offset: u64, bytes: u64) -> Issue {
         if !self.is_alive() {
             return Issue::Never;
@@ -72,7 +72,7 @@ impl SimHost {
         }
     }
 
-    /// An operation that takes effect in the call.
+    /// Operation that takes effect immediately.
     fn at_once<T: 'static>(
         &self,
         kind: OpKind,
@@ -99,7 +99,7 @@ impl SimHost {
         Box::pin(ready(explain(result, path, || operation.into())))
     }
 
-    /// An operation that takes storage time.
+    /// Operation that takes storage time.
     fn request(
         self: &Rc<Self>,
         kind: OpKind,
@@ -295,7 +295,7 @@ impl SimFile {
     }
 }
 
-/// A read or write of a file under way.
+/// Read or write of a file in progress.
 struct Transfer {
     host: Rc<SimHost>,
     request: Pending,

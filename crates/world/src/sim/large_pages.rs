@@ -12,15 +12,14 @@ use std::ops::Range;
 use crate::memory::SLAB_BYTES;
 use crate::time::{Duration, Time};
 
-/// Virtual time between two requests, and before the first: moving 400 MiB into large pages takes a second, which a
-/// short simulation does not win back.
+/// Virtual time between two requests for large pages, and before the first. Moving 400 MiB takes a second of real
+/// time, too much for a short simulation.
 const EACH: Duration = Duration::from_secs(600);
 
-/// Smaller regions are left alone: those of a few large pages lie beside slabs, and most of them is memory that nobody
-/// has used.
+/// Smallest region that is moved, bytes. Smaller ones beside slabs are mostly unused.
 const REGION_BYTES_MIN: usize = 16 << 20;
 
-/// When large pages are asked for next.
+/// Schedule of requests for large pages.
 pub(super) struct LargePages(Cell<Time>);
 
 impl Default for LargePages {
@@ -30,7 +29,7 @@ impl Default for LargePages {
 }
 
 impl LargePages {
-    /// It is `now`.
+    /// Notes the virtual time, and requests large pages if due.
     #[inline]
     pub fn at(&self, now: Time) {
         if now >= self.0.get() {
@@ -43,7 +42,7 @@ impl LargePages {
     }
 }
 
-/// Asks for large pages for the large regions of the process's memory that no file backs.
+/// Requests large pages for the large anonymous regions of the process's memory.
 #[cold]
 fn ask() {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
@@ -55,7 +54,7 @@ fn ask() {
     }
 }
 
-/// The addresses that a line of `/proc/self/maps` says, if memory of the allocator may lie there (`proc_pid_maps(5)`).
+/// Address range of a line of `/proc/self/maps`, if the allocator's memory may lie there (`proc_pid_maps(5)`).
 fn own_memory(line: &str) -> Option<Range<usize>> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;

@@ -84,26 +84,26 @@ pub use storage::{
     StorageRequest, VolumeId, ZeroLatency,
 };
 
-/// Index of a host in the order of creation.
+/// Number of a host, in the order of creation.
 type HostId = u32;
 
-/// What a simulation is made of, besides its seed.
+/// Configuration of a simulation, besides its seed.
 pub struct SimConfig {
-    /// How long I/O takes.
+    /// Storage model: how long I/O takes.
     pub storage: Box<dyn StorageModel>,
-    /// What goes wrong.
+    /// Fault plan.
     pub faults: Faults,
-    /// How the network between two hosts is, unless set otherwise.
+    /// Default network link between two hosts.
     pub link: Link,
-    /// What `World::shards` says.
+    /// Result of `World::shards`.
     pub shards: usize,
     /// Capacity of a volume (top-level directory) when it is created.
     pub volume_bytes: u64,
     /// The calendar at the start of the simulation.
     pub started_unix_ms: i64,
-    /// Calendars of hosts are off by up to this much, drawn from the seed.
+    /// Largest deviation of a host's calendar, drawn from the seed.
     pub clock_offset_max: Duration,
-    /// Whether pages that programs hold in memory may be kept small; changes nothing but memory and processor time.
+    /// Whether pages in memory may be packed; changes only memory and processor time.
     pub packs_pages: bool,
 }
 
@@ -122,19 +122,19 @@ impl Default for SimConfig {
     }
 }
 
-/// How a run ended.
+/// Outcome of a run of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome<T> {
     /// The future finished.
     Done(T),
     /// The fault plan cut the power of a host, or ended its process.
     Crashed {
-        /// The host.
+        /// Host that crashed.
         host: String,
     },
-    /// Nothing can happen any more: no task is ready, no timer runs, no I/O is under way.
+    /// Deadlock: no task is ready, no timer runs, and no I/O is in progress.
     Stuck {
-        /// Tasks that wait, not counting the future itself.
+        /// Number of waiting tasks, without the main future.
         waiting_tasks: usize,
     },
 }
@@ -143,19 +143,19 @@ struct HostState {
     name: Rc<str>,
     disk: Rc<Disk>,
     incarnation: u32,
-    /// Counts the starts of the machine: handles of an earlier one are gone.
+    /// Number of the machine's start; handles of an earlier one are gone.
     boot: u32,
     life: Life,
     started: Time,
     suspends: Rc<Suspends>,
     clock_offset_ms: i64,
-    /// Since the start of the incarnation, over all its shards.
+    /// Operations since the process start, all shards together.
     totals: Rc<Cell<IoTotals>>,
-    /// What the harness and connections hold; made when first asked for.
+    /// First shard of the host, for the harness and connections; created when needed.
     first_shard: Option<Rc<SimHost>>,
 }
 
-/// What all hosts of a simulation share.
+/// State that all hosts of a simulation share.
 struct Core {
     executor: Executor,
     hosts: RefCell<Vec<HostState>>,
@@ -169,9 +169,9 @@ struct Core {
     power_cut_random: RefCell<ChaCha8Rng>,
     network: RefCell<Network>,
     trace: Cell<u64>,
-    /// A host that dies as soon as its task gives way.
+    /// Host that dies as soon as its task yields.
     dying: Cell<Option<(HostId, Death)>>,
-    /// What the time of other simulations allows, if there are others beside this one.
+    /// Limit of virtual time set by other simulations, if there are any.
     pace: OnceCell<Rc<Pace>>,
     large_pages: LargePages,
     seed: u64,
@@ -230,7 +230,7 @@ impl Core {
         })
     }
 
-    /// The host's first shard: the same each time until the host restarts.
+    /// First shard of the host: the same until the host restarts.
     fn first_shard(self: &Rc<Self>, id: HostId) -> Rc<SimHost> {
         let (incarnation, made) = {
             let hosts = self.hosts.borrow();
@@ -261,7 +261,7 @@ impl Core {
         self.injector.borrow_mut().counts.add(kind);
     }
 
-    /// Counts a fault of a lying disk and remembers where it was.
+    /// Counts a fault of a lying disk and stores its place.
     fn lie(&self, kind: FaultKind, file: FileId, offset: u64, bytes: u64) {
         self.count(kind);
         self.lies.borrow_mut().push(Lie { kind, file, offset, bytes });
@@ -351,7 +351,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A simulation with no hosts yet.
+    /// Creates a simulation without hosts.
     pub fn new(seed: u64, config: SimConfig) -> Simulation {
         let core = Core {
             executor: Executor::new(),
@@ -387,7 +387,7 @@ impl Simulation {
         self.host_id(name).unwrap_or_else(|| panic!("the simulation has no host {name}"))
     }
 
-    /// The world of a host, which is created at the first call.
+    /// World of a host, which is created at the first call.
     pub fn host(&self, name: &str) -> World {
         let id = self.host_id(name).unwrap_or_else(|| self.add_host(name));
         World::new(self.core.first_shard(id))
@@ -416,8 +416,8 @@ impl Simulation {
         id
     }
 
-    /// Mounts a new volume of this capacity at a directory, durably, or sets the capacity of the volume that
-    /// exists there. Directories above it are made.
+    /// Mounts a new durable volume of this capacity at a directory, or sets the capacity of the one there. Creates
+    /// directories above it.
     ///
     /// # Panics
     /// If the path cannot be that of a directory.
@@ -439,7 +439,7 @@ impl Simulation {
         }
     }
 
-    /// Runs until `main` finishes.
+    /// Runs the simulation until `main` finishes.
     ///
     /// # Panics
     /// If that cannot happen: everything waits, or the fault plan cut the power of a host.
@@ -453,8 +453,8 @@ impl Simulation {
         }
     }
 
-    /// Runs until `main` finishes, the fault plan cuts the power of a host, or everything waits. To go on with the
-    /// same future after a crash, pass it pinned by reference.
+    /// Runs the simulation until `main` finishes, the fault plan crashes a host, or everything waits. To continue with
+    /// the same future after a crash, pass it pinned by reference.
     pub fn run_until_crash_or<T>(&self, main: impl Future<Output = T>) -> Outcome<T> {
         self.core.run(pin!(main))
     }
@@ -467,7 +467,7 @@ impl Simulation {
         self.core.network.borrow_mut().set_link(self.known_host(a), self.known_host(b), link);
     }
 
-    /// Nothing passes between two hosts from now on.
+    /// Partitions the network between two hosts: nothing passes from now on.
     ///
     /// # Panics
     /// If there is no such host.
@@ -493,17 +493,17 @@ impl Simulation {
         self.core.injector.borrow_mut().set_plan(faults);
     }
 
-    /// Faults delivered since the start.
+    /// Number of delivered faults since the start.
     pub fn fault_counts(&self) -> FaultCounts {
         self.core.injector.borrow().counts
     }
 
-    /// The faults of a lying disk since the start, in order.
+    /// Faults of a lying disk since the start, in order.
     pub fn lies(&self) -> Vec<Lie> {
         self.core.lies.borrow().clone()
     }
 
-    /// The file with this name on a host, as [`Lie`] names it; `None` if there is none.
+    /// Id of the file with this name on a host, as in [`Lie`]; `None` if there is none.
     ///
     /// # Panics
     /// If there is no such host.
@@ -511,7 +511,7 @@ impl Simulation {
         self.core.disk(self.known_host(host)).file_id(path)
     }
 
-    /// Flips a bit of a file on its medium; `false` if the file has no such byte.
+    /// Flips a bit of a file on its medium; `false` if the file does not reach that far.
     ///
     /// # Panics
     /// If there is no such host.
@@ -525,22 +525,22 @@ impl Simulation {
         exists
     }
 
-    /// Changes that the last power cut has decided about.
+    /// Number of changes decided at the last power cut.
     pub fn decisions(&self) -> usize {
         self.core.injector.borrow().decisions
     }
 
-    /// Operations issued since the fault plan was set.
+    /// Number of operations since the fault plan was set.
     pub fn operations(&self) -> OpCounts {
         self.core.injector.borrow().operations
     }
 
-    /// A hash over every operation so far: host, kind, path, offset, length, time.
+    /// Hash over every operation so far: host, kind, path, offset, length, time.
     pub fn trace_hash(&self) -> u64 {
         self.core.trace.get()
     }
 
-    /// Tasks that have not finished.
+    /// Number of unfinished tasks.
     pub fn task_count(&self) -> usize {
         self.core.executor.task_count()
     }

@@ -24,14 +24,14 @@ use super::{Core, HostId, hash_of_str};
 use crate::sync::Notify;
 use crate::{Duration, ErrorKind, HostConnection, HostListener, LocalFuture, Result, Time};
 
-/// A sender waits while this much is under way or unread.
+/// Window of a connection, bytes: a sender waits while this much is in flight or unread.
 const WINDOW_BYTES: usize = 1 << 20;
 const RETRANSMIT_FIRST: Duration = Duration::from_millis(200);
 const RETRANSMITS_MAX: u32 = 8;
 const CONNECT_RETRY: Duration = Duration::from_secs(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Operation numbers in the trace, apart from those of `OpKind`.
+/// Operation numbers of the network in the trace, distinct from those of `OpKind`.
 const TRACE_CONNECT: u64 = 64;
 const TRACE_SEND: u64 = 65;
 
@@ -39,14 +39,14 @@ const REFUSED: Failure = (ErrorKind::Disconnected, "nobody listens");
 const TIMED_OUT: Failure = (ErrorKind::Disconnected, "no answer");
 const RESET: Failure = (ErrorKind::Disconnected, "the other side is gone");
 
-/// How a link between two hosts behaves, in both directions.
+/// Properties of the network link between two hosts, equal in both directions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// One way.
+    /// One-way delay.
     pub delay: Duration,
-    /// Up to this much more, evenly distributed.
+    /// Largest additional delay, evenly distributed.
     pub jitter: Duration,
-    /// Chance that a segment is lost and has to be sent again.
+    /// Probability that a segment is lost and must be sent again.
     pub loss: f64,
 }
 
@@ -61,9 +61,9 @@ enum Segment {
         bytes: Vec<u8>,
         taken: usize,
     },
-    /// The sender closed its side.
+    /// End of a stream: the sender closed its side.
     Fin,
-    /// The sender lost its power.
+    /// Reset: the sender lost its power.
     Reset,
 }
 
@@ -71,20 +71,21 @@ enum Segment {
 struct Pipe {
     from: HostId,
     to: HostId,
-    /// With the time of arrival; `None` while a partition holds it back. One that arrives before those ahead of it
-    /// waits for them.
+    /// Segments with their times of arrival; `None` while a partition holds one back. A segment that arrives before
+    /// earlier ones waits for them.
     segments: RefCell<VecDeque<(Option<Time>, Segment)>>,
     queued_bytes: Cell<usize>,
     receiver_closed: Cell<bool>,
-    /// Something arrived at the receiving end. Shared with that end's own sending direction: see [`Pipe::pair`].
+    /// Notified when something arrives at the receiving end. Shared with that end's own sending direction: see
+    /// [`Pipe::pair`].
     arrived: Notify,
-    /// The sending end has room, or no more sense in sending.
+    /// Notified when the sender may send again: the window has room, or the stream was reset.
     room: Notify,
 }
 
 impl Pipe {
-    /// Both directions of a stream. Each end has one [`Notify`], so that a sender that waits for room also learns of
-    /// a reset.
+    /// Creates both directions of a stream. Each end has one [`Notify`], so that a sender that waits for room also
+    /// learns of a reset.
     fn pair(a: HostId, b: HostId) -> (Rc<Pipe>, Rc<Pipe>) {
         let (at_a, at_b) = (Notify::new(), Notify::new());
         (Pipe::new(a, b, at_b.clone(), at_a.clone()), Pipe::new(b, a, at_a, at_b))
@@ -102,7 +103,7 @@ impl Pipe {
         })
     }
 
-    /// What can be received now: bytes, none at the end of the stream, or `None` if one has to wait.
+    /// Data that can be received now: bytes, empty at the end of the stream, or `None` if there are none yet.
     fn take(&self, now: Time, limit: usize) -> Option<std::result::Result<Vec<u8>, Failure>> {
         let mut segments = self.segments.borrow_mut();
         let mut received = Vec::new();
@@ -145,7 +146,7 @@ struct Listening {
     arrived: Notify,
 }
 
-/// Links, listeners and streams of the simulation.
+/// Links, listeners and streams of a simulation.
 pub(super) struct Network {
     default_link: Link,
     links: BTreeMap<(HostId, HostId), Link>,
@@ -175,7 +176,7 @@ impl Network {
         self.links.insert(pair(a, b), link);
     }
 
-    /// One way through the link, with the resends that losses cost.
+    /// Draws the one-way delay of a link, with resends after losses.
     fn draw_delay(&mut self, a: HostId, b: HostId) -> Duration {
         if a == b {
             return Duration::ZERO;
@@ -204,7 +205,7 @@ impl Core {
         self.network.borrow().partitions.contains(&pair(a, b))
     }
 
-    /// Puts a segment on its way, behind those before it.
+    /// Sends a segment, which arrives after earlier ones.
     fn dispatch(&self, pipe: &Pipe, segment: Segment) {
         let arrival = self.arrival(pipe);
         pipe.segments.borrow_mut().push_back((arrival, segment));
@@ -220,7 +221,7 @@ impl Core {
         Some(at)
     }
 
-    /// Stops everything between two hosts, also what is under way.
+    /// Holds back everything between two hosts, also segments in flight.
     pub fn partition(&self, a: HostId, b: HostId) {
         self.network.borrow_mut().partitions.insert(pair(a, b));
         let now = self.executor.now();
@@ -234,7 +235,7 @@ impl Core {
         }
     }
 
-    /// Lets everything pass again; what was held back is sent again.
+    /// Lets segments pass again, and sends those that were held back.
     pub fn heal(&self, a: HostId, b: HostId) {
         self.network.borrow_mut().partitions.remove(&pair(a, b));
         let pipes = self.network.borrow().live_pipes();
@@ -248,7 +249,7 @@ impl Core {
         }
     }
 
-    /// A host lost its power: its listeners are gone and its streams are reset.
+    /// Ends the network of a host that lost its power: listeners are gone and streams are reset.
     pub fn cut_network(&self, host: HostId) {
         let (gone, pipes) = {
             let mut network = self.network.borrow_mut();

@@ -9,32 +9,32 @@ use super::fault::{FaultCounts, FaultKind, PowerCut, Survival};
 use super::random::{below, chance};
 use crate::SECTOR_BYTES;
 
-/// What became of one write.
+/// Outcome of one write at a failure or power cut.
 pub(super) enum WriteOutcome {
     Lost,
     Kept,
     Torn { sectors: Vec<bool>, sector_bytes: usize },
 }
 
-/// Decides by the seed, and counts what it decided.
+/// Random decisions about failures, drawn from the seed and counted.
 pub(super) struct Dice<'a> {
     pub chances: &'a PowerCut,
     pub random: &'a mut ChaCha8Rng,
     pub counts: &'a mut FaultCounts,
-    /// Changes that were decided about.
+    /// Number of changes that were decided.
     pub decisions: &'a mut usize,
-    /// Blocks of files that were removed.
+    /// Blocks of removed files.
     pub leftovers: &'a [Rc<[u8]>],
 }
 
 impl Dice<'_> {
-    /// The same dice for a disk that has these blocks of removed files.
+    /// Same decisions for a disk with these blocks of removed files.
     pub fn with_leftovers<'b>(&'b mut self, leftovers: &'b [Rc<[u8]>]) -> Dice<'b> {
         let Dice { chances, random, counts, decisions, .. } = self;
         Dice { chances, random, counts, decisions, leftovers }
     }
 
-    /// What a test has chosen for the next change, if it has.
+    /// Fate that a test has chosen for the next change, if any.
     fn choice(&mut self) -> Option<Survival> {
         let number = *self.decisions;
         *self.decisions += 1;
@@ -85,7 +85,7 @@ impl Dice<'_> {
         WriteOutcome::Torn { sectors: self.tear(sectors), sector_bytes }
     }
 
-    /// A write that the device reported as failed: lost, there, or torn, each as likely.
+    /// Draws the outcome of a write that the device reported as failed: lost, complete, or torn, equally likely.
     pub fn outcome_of_failed_write(&mut self, bytes: u64) -> WriteOutcome {
         let sector_bytes = self.chances.sector_bytes;
         let sectors = bytes as usize / sector_bytes;
@@ -96,7 +96,7 @@ impl Dice<'_> {
         }
     }
 
-    /// A write that ended early, at some whole sector of the file system.
+    /// Draws where a short write ended: at some whole sector of the file system.
     pub fn outcome_of_short_write(&mut self, bytes: u64) -> WriteOutcome {
         let blocks = bytes / SECTOR_BYTES as u64;
         let written = below(self.random, blocks);
@@ -104,7 +104,7 @@ impl Dice<'_> {
         WriteOutcome::Torn { sectors, sector_bytes: SECTOR_BYTES }
     }
 
-    /// At least one sector old and one new: a run from the start, or any sectors.
+    /// Draws a torn write with at least one old and one new sector: a prefix, or any sectors.
     fn tear(&mut self, sectors: usize) -> Vec<bool> {
         let new_sectors = 1 + below(self.random, sectors as u64 - 1) as usize;
         let mut torn: Vec<bool> = (0..sectors).map(|sector| sector < new_sectors).collect();
@@ -136,7 +136,7 @@ impl Dice<'_> {
         !chance(self.random, 0.5)
     }
 
-    /// 4 KiB of random bytes, or of a removed file; `None`: zeros.
+    /// Draws a stale block of 4 KiB: random bytes, or those of a removed file; `None`: zeros.
     pub fn stale_block(&mut self) -> Option<Rc<[u8]>> {
         let stale = chance(self.random, self.chances.stale_block);
         if !self.counted(stale, FaultKind::StaleBlock) {

@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// What a stream is for.
+/// Purpose of a random stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Use {
     Faults = 1,
@@ -14,19 +14,19 @@ pub(super) enum Use {
     Host = 6,
 }
 
-/// The stream of a purpose; `instance` tells hosts apart.
+/// Random stream for a purpose; `instance` distinguishes hosts.
 pub(super) fn stream(seed: u64, purpose: Use, instance: u64) -> ChaCha8Rng {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream((instance << 8) | purpose as u64);
     random
 }
 
-/// A number in `0..limit` (0 if `limit` is 0).
+/// Draws a number in `0..limit` (0 if `limit` is 0).
 pub(super) fn below(random: &mut ChaCha8Rng, limit: u64) -> u64 {
     ((u128::from(random.next_u64()) * u128::from(limit)) >> 64) as u64
 }
 
-/// True with a probability; draws nothing if it is 0 or 1.
+/// Draws true with a probability; draws nothing if it is 0 or 1.
 pub(super) fn chance(random: &mut ChaCha8Rng, probability: f64) -> bool {
     if probability <= 0.0 {
         return false;

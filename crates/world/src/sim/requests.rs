@@ -15,7 +15,7 @@ use super::storage::{FileId, RequestId, StorageFailure, StorageOp, StorageReques
 use super::{Core, HostId};
 use crate::{Bufs, Error, ErrorKind, Result, Time};
 
-/// What a request does.
+/// Kind and data of a request.
 pub(super) enum Job {
     Read { file: Rc<FileNode>, offset: u64 },
     Write { file: Rc<FileNode>, offset: u64 },
@@ -24,7 +24,7 @@ pub(super) enum Job {
 }
 
 impl Job {
-    /// What it is to the storage: where, what, and from which byte on.
+    /// Request as the storage model sees it: volume and file, operation, offset.
     fn place(&self) -> (VolumeId, FileId, StorageOp, u64) {
         match self {
             Job::Read { file, offset } => (file.volume.id, file.id, StorageOp::Read, *offset),
@@ -40,7 +40,7 @@ enum State {
     Done(std::result::Result<(), Failure>),
 }
 
-/// Why a request failed; the waiting side turns it into words.
+/// Failure of a request; the waiting side turns it into an error.
 pub(super) type Failure = (ErrorKind, &'static str);
 
 const STORAGE_LOST: Failure = (ErrorKind::Io, "the storage has lost the data, or the way to them");
@@ -48,13 +48,13 @@ const STORAGE_FULL: Failure = (ErrorKind::NoSpace, "the storage behind the volum
 
 struct Request {
     host: HostId,
-    /// Order of issue.
+    /// Number of the request, in order of issue.
     number: u64,
     bufs: Bufs,
     state: State,
 }
 
-/// All requests of the simulation, in a slab.
+/// Requests of a simulation, by slot.
 #[derive(Default)]
 pub(super) struct Requests {
     slots: Vec<(u32, Option<Request>)>,
@@ -88,7 +88,7 @@ impl Requests {
         request
     }
 
-    /// The request, which is there, is nothing more than its slot.
+    /// Removes an existing request and frees its slot.
     fn forget(&mut self, id: RequestId) {
         let slot = id.0 as u32;
         let entry = &mut self.slots[slot as usize];
@@ -96,7 +96,7 @@ impl Requests {
         self.free.push(slot);
     }
 
-    /// Ends all requests of a host, and returns its writes under way in the order of issue.
+    /// Ends all requests of a host. Returns its writes in flight, in order of issue.
     pub fn cut(&mut self, host: HostId) -> Vec<(Rc<FileNode>, u64, Bufs)> {
         let mut cut = Vec::new();
         for slot in 0..self.slots.len() {
@@ -116,7 +116,7 @@ impl Requests {
 }
 
 impl Core {
-    /// Issues a request to the storage. `bytes`: the length of `bufs`.
+    /// Submits a request to the storage. `bytes`: length of `bufs`.
     pub fn submit(
         &self,
         host: HostId,
@@ -143,12 +143,12 @@ impl Core {
         self.model.borrow().next_completion().is_some_and(|at| at <= self.executor.now())
     }
 
-    /// When the storage may complete something; no task runs before that, nor before `until`.
+    /// Earliest time at which the storage may complete something; no task runs before that, nor before `until`.
     pub fn next_completion(&self, until: Option<Time>) -> Option<Time> {
         self.model.borrow_mut().run_ahead(until)
     }
 
-    /// Completes what the storage says is complete.
+    /// Completes the requests that the storage reports as complete.
     pub fn complete_due_requests(&self) {
         let mut completed = self.completed.take();
         self.model.borrow_mut().take_completions(self.executor.now(), &mut completed);
@@ -181,7 +181,7 @@ impl Core {
         }
     }
 
-    /// The effect of a request, or of its fault.
+    /// Performs the effect of a request, or of its fault.
     pub fn perform(
         &self,
         job: &Job,
@@ -295,10 +295,10 @@ impl Core {
     }
 }
 
-/// Waits for a request. Dropping it lets the request go on.
+/// Future of a request's result. Dropping it lets the request go on.
 pub(super) struct Pending {
     core: Rc<Core>,
-    /// `None` once its result was taken.
+    /// Slot of the request; `None` once its result was taken.
     id: Option<RequestId>,
 }
 
@@ -348,7 +348,7 @@ impl Drop for Pending {
     }
 }
 
-/// Puts words to a failure.
+/// Builds the error for a failure.
 pub(super) fn explain<T>(
     result: std::result::Result<T, Failure>,
     path: &str,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Runs that neither overlap nor touch, in order. There are few: a list is searched faster than a tree.
+/// Ranges that neither overlap nor touch, in order. There are few, and a list is searched faster than a tree.
 #[derive(Default)]
 pub(super) struct Runs(Vec<Range<u64>>);
 
@@ -21,7 +21,7 @@ impl Runs {
         self.0.splice(first..behind, std::iter::once(start..end));
     }
 
-    /// Takes out everything from `end` on.
+    /// Removes everything from `end` on.
     pub fn truncate(&mut self, end: u64) {
         self.0.truncate(self.0.partition_point(|run| run.start < end));
         if let Some(last) = self.0.last_mut() {

@@ -10,22 +10,22 @@ use super::Simulation;
 use super::death::Life;
 use crate::Time;
 
-/// How long the monotonic clock of a host has stood still.
+/// Suspended times of a host, during which its monotonic clock stood still.
 #[derive(Default)]
 pub(super) struct Suspends {
     over_ns: Cell<u64>,
-    /// When the suspend began that goes on.
+    /// Start of the current suspend; `None` if the host runs.
     since: Cell<Option<Time>>,
 }
 
 impl Suspends {
-    /// What the monotonic clock of a host says that was started at `started`.
+    /// Reading of the monotonic clock of a host that was started at `started`.
     pub fn monotonic(&self, now: Time, started: Time) -> Time {
         let now = self.since.get().map_or(now, |since| now.min(since));
         Time { ns: now.ns - started.ns - self.over_ns.get() }
     }
 
-    /// The virtual time at which the monotonic clock says `at`, if no further suspend comes.
+    /// Virtual time at which the monotonic clock reads `at`, without further suspends.
     pub fn virtual_time(&self, at: Time, started: Time) -> Time {
         Time { ns: at.ns.saturating_add(started.ns).saturating_add(self.over_ns.get()) }
     }
@@ -59,7 +59,7 @@ impl Simulation {
         self.core.hosts.borrow()[id as usize].suspends.since.set(Some(self.now()));
     }
 
-    /// Ends [`Self::stop`] or [`Self::suspend`].
+    /// Resumes a host after [`Self::stop`] or [`Self::suspend`].
     ///
     /// # Panics
     /// If there is no such host.

@@ -11,39 +11,39 @@ use rand_chacha::ChaCha8Rng;
 use super::random;
 use crate::{Duration, Time};
 
-/// Names one request; never used twice in a simulation.
+/// Id of a request; unique within a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// Names one volume (top-level directory) of one host.
+/// Id of a volume (top-level directory) of one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VolumeId(pub u32);
 
-/// Names one file or directory of the simulation.
+/// Id of a file or directory of the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileId(pub u64);
 
-/// What a request does.
+/// Operation of a storage request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageOp {
-    /// Reads `bytes` at `offset`.
+    /// Read of `bytes` at `offset`.
     Read,
-    /// Writes `bytes` at `offset`.
+    /// Write of `bytes` at `offset`.
     Write,
-    /// Makes earlier writes of the file durable.
+    /// Sync: makes earlier writes of the file durable.
     Sync,
 }
 
-/// One request to the storage.
+/// Request to the storage model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StorageRequest {
-    /// Given back at completion.
+    /// Id of the request, returned at its completion.
     pub id: RequestId,
-    /// The volume.
+    /// Volume of the request.
     pub volume: VolumeId,
-    /// The file on it (the directory, for the sync of one).
+    /// File of the request (the directory, for the sync of one).
     pub file: FileId,
-    /// What to do.
+    /// Operation of the request.
     pub op: StorageOp,
     /// First byte in the file.
     pub offset: u64,
@@ -51,43 +51,42 @@ pub struct StorageRequest {
     pub bytes: u64,
 }
 
-/// A model of storage in virtual time (since the start of the simulation, not of a host).
+/// Storage model in virtual time, which counts from the start of the simulation, not of a host.
 pub trait StorageModel {
-    /// A volume appeared, before the first request to it.
+    /// Adds a volume, before the first request to it.
     fn attach(&mut self, volume: VolumeId, host: &str, path: &str);
-    /// A file has this size now (0: it is gone). Told before the next request, in order; a model without geometry
-    /// does not care.
+    /// Sets the size of a file (0: it is gone), before the next request. A model without geometry ignores it.
     fn set_file_size(&mut self, _volume: VolumeId, _file: FileId, _bytes: u64) {}
-    /// All of a file, as long as it is, has contents that no write made. Told right after its size.
+    /// Notes that all of a file has contents that no write made; follows its size.
     fn fill_file(&mut self, _volume: VolumeId, _file: FileId) {}
-    /// Takes a request.
+    /// Submits a request.
     fn submit(&mut self, now: Time, request: StorageRequest);
-    /// The earliest time at which something may complete, if anything is under way. May be early, never late; right
-    /// after [`Self::take_completions`] it is later than the time given there.
+    /// Earliest time at which a request may complete, if any is in progress. May be early, never late; after
+    /// [`Self::take_completions`] it is later than the time given there.
     fn next_completion(&self) -> Option<Time>;
-    /// As [`Self::next_completion`], by a model that may find out: nothing is submitted before `until`, nor before the
-    /// time that is returned. So time may pass inside the model up to its next completion, or `until`.
+    /// As [`Self::next_completion`], for a model that simulates ahead: nothing is submitted before `until`, nor before
+    /// the returned time, so the model may advance up to its next completion or `until`.
     fn run_ahead(&mut self, _until: Option<Time>) -> Option<Time> {
         self.next_completion()
     }
-    /// Appends the requests that are complete at `now`, in order of completion.
+    /// Appends the requests that are complete at `now`, in order.
     fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>);
-    /// Why a request that has completed failed, if it did; asked once, right after it was taken.
+    /// Failure of a request that was just taken, if it failed.
     fn take_failure(&mut self, _id: RequestId) -> Option<StorageFailure> {
         None
     }
 }
 
-/// Why storage did not do what it was asked for.
+/// Reason why the storage model failed a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageFailure {
-    /// The data are lost, or the way to them.
+    /// The data, or the path to them, are lost.
     Lost,
     /// There is no room left behind the volume for what was written.
     NoSpace,
 }
 
-/// Everything completes at the instant it was issued.
+/// Storage model in which everything completes immediately.
 #[derive(Debug, Default)]
 pub struct ZeroLatency {
     due: VecDeque<RequestId>,
@@ -108,20 +107,20 @@ impl StorageModel for ZeroLatency {
     }
 }
 
-/// Times of [`FixedLatency`].
+/// Parameters of [`FixedLatency`].
 #[derive(Debug, Clone, Copy)]
 pub struct FixedLatencyTimes {
-    /// A read, before its bytes.
+    /// Latency of a read, without its bytes.
     pub read_latency: Duration,
-    /// A write, before its bytes.
+    /// Latency of a write, without its bytes.
     pub write_latency: Duration,
-    /// A sync.
+    /// Latency of a sync.
     pub sync_latency: Duration,
-    /// Transfer rate of a volume.
+    /// Transfer rate of a volume, bytes per second.
     pub bytes_per_second: u64,
-    /// Up to this much is added to each request, evenly distributed.
+    /// Largest random addition to each request, evenly distributed.
     pub jitter: Duration,
-    /// Requests that a volume works on at once; others queue.
+    /// Number of requests that a volume serves at a time; others queue.
     pub parallel: usize,
 }
 
@@ -138,17 +137,17 @@ impl Default for FixedLatencyTimes {
     }
 }
 
-/// A latency plus a time per byte, with jitter, and a first-in-first-out queue per volume.
+/// Storage model with a latency plus a time per byte, jitter, and a queue (first in, first out) per volume.
 pub struct FixedLatency {
     times: FixedLatencyTimes,
     random: ChaCha8Rng,
-    /// Per volume: when each of its servers is free.
+    /// Time at which each server of a volume is free.
     servers: BTreeMap<VolumeId, BinaryHeap<Reverse<Time>>>,
     under_way: BinaryHeap<Reverse<(Time, RequestId)>>,
 }
 
 impl FixedLatency {
-    /// A model with these times; equal seeds give equal jitter.
+    /// Creates the model; equal seeds give equal jitter.
     pub fn new(seed: u64, times: FixedLatencyTimes) -> FixedLatency {
         FixedLatency {
             times,

@@ -37,7 +37,7 @@ fn shards_are_bound_only_if_each_allowed_core_has_one() {
     assert_eq!(core(3, 4), None, "more shards than cores");
 }
 
-/// The cores that the threads for page memory of this process may use, one entry for each thread.
+/// Cores that each thread for page memory of this process may use.
 fn cores_of_page_memory() -> Vec<String> {
     let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten().map(|task| task.path());

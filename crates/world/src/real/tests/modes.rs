@@ -18,7 +18,7 @@ fn a_world_says_how_it_does_io() {
     assert_eq!(run(buffered, describe).unwrap(), "polling, buffered (through the page cache)");
 }
 
-/// Takes the right to lock memory beyond the limit from the current thread and its children, and sets the limit.
+/// Removes the right to lock memory beyond the limit from the current thread and its children, and sets the limit.
 fn limit_locked_memory(bytes: u64) {
     const CAP_IPC_LOCK: u32 = 14;
     // `struct __user_cap_header_struct` of version 3 for this thread, and two `struct __user_cap_data_struct`:

@@ -8,11 +8,11 @@ use super::units::{Format, Unit};
 use crate::fixed_hash::NeighbourMap;
 use crate::sim::runs::Runs;
 
-/// What one write puts into one unit.
+/// Part of a write in one unit.
 #[derive(Clone)]
 pub(in crate::sim) struct Part {
     pub(super) index: u64,
-    /// First byte inside the unit; 0 for a whole unit.
+    /// Offset of the part in the unit; 0 for a whole unit.
     pub(super) start: usize,
     pub(super) data: PartData,
 }
@@ -21,12 +21,12 @@ pub(in crate::sim) struct Part {
 pub(in crate::sim) enum PartData {
     Whole(Unit),
     Piece(Rc<[u8]>),
-    /// As many template pages one after the other.
+    /// Number of template pages in a row.
     Images(u64),
 }
 
 impl Part {
-    /// The same, with one part for each unit.
+    /// Splits the part into one for each unit.
     pub(super) fn units(&self) -> impl Iterator<Item = Part> {
         let count = if let PartData::Images(count) = self.data { count } else { 1 };
         let data = if count > 1 { PartData::Images(1) } else { self.data.clone() };
@@ -35,17 +35,17 @@ impl Part {
     }
 }
 
-/// What one write puts into units.
+/// Parts of a write.
 pub(in crate::sim) type Parts = SmallVec<[Part; 1]>;
 
-/// One change of a file, as data to be replayed on the durable layer.
+/// Change of one file, which can be replayed on the durable layer.
 pub(in crate::sim) enum Change {
     Write { offset: u64, bytes: u64, parts: Parts, grows_to: Option<u64> },
     Resize { bytes: u64 },
 }
 
 impl Change {
-    /// Only the effect on the size.
+    /// Same change without data: only its effect on the size.
     pub fn without_data(self) -> Change {
         match self {
             Change::Write { offset, bytes, grows_to, .. } => {
@@ -56,10 +56,10 @@ impl Change {
     }
 }
 
-/// Units by index over a base of template pages and zeros.
+/// Layer of a file: units by index over a base of template pages and zeros.
 pub(in crate::sim) struct Layer {
     pub(super) units: NeighbourMap<Unit>,
-    /// Where the template shows if `units` has nothing.
+    /// Ranges in which the template is visible if `units` has nothing.
     pub(super) templates: Runs,
     pub(super) size: u64,
 }
@@ -77,7 +77,7 @@ impl Layer {
         }
     }
 
-    /// Whether something was written to this unit.
+    /// Whether this unit was written.
     pub(super) fn has(&self, index: u64) -> bool {
         self.units.contains_key(&index) || self.templates.contains(index)
     }
@@ -101,7 +101,7 @@ impl Layer {
         self.units.insert(part.index, unit);
     }
 
-    /// Bytes from `size` on become zeros.
+    /// Makes bytes from `size` on zero.
     pub(super) fn cut(&mut self, format: &Format, size: u64) {
         let unit_bytes = format.unit_bytes as u64;
         let (whole, rest) = (size / unit_bytes, (size % unit_bytes) as usize);
@@ -136,13 +136,13 @@ impl Layer {
     }
 }
 
-/// The memory of more units than these is given back at a sync.
+/// Number of units above which a sync frees the layer's memory.
 const UNITS_KEPT_MAX: usize = 256;
 
-/// What changed since the durable layer: hides it where it has something of its own.
+/// Overlay of changes over the durable layer.
 pub(in crate::sim) struct Overlay {
     pub(super) layer: Layer,
-    /// From this unit on nothing of the durable layer shows through.
+    /// First unit from which nothing of the durable layer is visible.
     pub(super) hides_from: u64,
 }
 
@@ -152,7 +152,8 @@ impl Overlay {
         Overlay { layer, hides_from: u64::MAX }
     }
 
-    /// As [`Self::over`]. A log is synced after every write, so the memory for few units is kept.
+    /// Empties the overlay, as [`Self::over`]. Memory for few units is kept, because a log is synced after every
+    /// write.
     pub(super) fn reset(&mut self, durable: &Layer) {
         let mut units = std::mem::take(&mut self.layer.units);
         *self = Overlay::over(durable);
@@ -171,7 +172,7 @@ impl Overlay {
         }
     }
 
-    /// Takes what shows now of a unit into the overlay, for a change of a part of it.
+    /// Copies the visible contents of a unit into the overlay, for a change of a part of it.
     pub(super) fn raise(&mut self, durable: &Layer, index: u64) {
         let unit = self.unit(durable, index);
         self.layer.units.insert(index, unit);

@@ -4,18 +4,18 @@ use std::rc::Rc;
 
 use crate::{Encoding, PageBuf, PageCodec, TemplatePages};
 
-/// One unit of a file. Clones share their bytes.
+/// Unit of a file. Clones share their bytes.
 #[derive(Clone)]
 pub(in crate::sim) enum Unit {
     Zero,
-    /// The template's page of this index.
+    /// Page of the template with this index.
     Template,
-    /// Bytes; zeros at the end are left out, which log segments have many of.
+    /// Bytes without the zeros at their end, of which log segments have many.
     Raw(Rc<[u8]>),
     Encoded(Rc<[u8]>),
 }
 
-/// How units are kept, and what lies under them.
+/// Format of the units of a file, and the template below them.
 #[derive(Clone)]
 pub(in crate::sim) struct Format {
     pub(super) unit_bytes: usize,
@@ -42,7 +42,7 @@ impl Format {
         }
     }
 
-    /// The unit of a buffer whose bytes need not be made: this page of the file's template, or its encoding.
+    /// Unit of a buffer without computing bytes: a page of the file's template, or its encoding.
     pub(super) fn unit_without_bytes(&self, index: u64, buf: &PageBuf) -> Option<Unit> {
         let (own, codec) = self.template.as_ref()?;
         if let Some((template, page)) = buf.pristine() {
@@ -54,7 +54,7 @@ impl Format {
         is_same.then(|| Unit::Encoded(bytes.clone()))
     }
 
-    /// The page of a unit, if it can be had without making its bytes.
+    /// Page of a unit, if it can be returned without computing bytes.
     pub(super) fn without_bytes(&self, index: u64, unit: &Unit) -> Option<PageBuf> {
         let (template, codec) = self.template.as_ref()?;
         match unit {
@@ -85,7 +85,7 @@ impl Format {
     }
 }
 
-/// `bytes` up to the last one that is not zero. Most of a log segment can be zeros, so it looks at 16 at a time.
+/// `bytes` up to the last one that is not zero. Compares 16 at a time, because log segments have many zeros.
 fn without_zeros_at_end(bytes: &[u8]) -> &[u8] {
     let (front, words) = bytes.as_rchunks::<16>();
     let used = words.iter().rposition(|word| u128::from_ne_bytes(*word) != 0).map_or(0, |last| last + 1);
@@ -93,7 +93,7 @@ fn without_zeros_at_end(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
 }
 
-/// Fills `out` with the front of `bytes`, and with zeros behind their end.
+/// Fills `out` with `bytes`, followed by zeros.
 pub(super) fn copy_padded(bytes: &[u8], out: &mut [u8]) {
     let (taken, rest) = out.split_at_mut(bytes.len().min(out.len()));
     taken.copy_from_slice(&bytes[..taken.len()]);

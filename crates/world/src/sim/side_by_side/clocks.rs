@@ -9,29 +9,29 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::{Duration, Time};
 
-/// So far a simulation may be ahead of what has been merged: it bounds the messages that wait.
+/// Largest virtual time by which a domain may run ahead of the merged messages; it bounds the number of waiting ones.
 const AHEAD_MAX: Duration = Duration::from_secs(10);
-/// So long a simulation goes on before it says how far it has come.
+/// Virtual time after which a domain reports how far it has come.
 const STRIDE: Duration = Duration::from_secs(1);
-/// The clock of a simulation in which nothing happens any more.
+/// Clock of a domain in which nothing happens any more.
 const NEVER: Time = Time { ns: u64::MAX };
 
-/// The clocks of all sides.
+/// Clocks of all domains.
 pub(super) struct Clocks {
     state: Mutex<State>,
-    /// A side may go on.
+    /// Notified when a domain may go on.
     turn: Condvar,
-    /// A clock has moved.
+    /// Notified when a clock has moved.
     news: Condvar,
 }
 
 struct State {
     sides: Vec<SideState>,
     idle_threads: usize,
-    /// Messages from before this time have been merged.
+    /// Virtual time before which all messages have been merged.
     merged: Time,
     has_news: bool,
-    /// The first side that panicked, or all of them if what merges did.
+    /// First domain that panicked, or all of them if the merging thread did.
     failed: Option<Failed>,
 }
 
@@ -45,26 +45,26 @@ enum Failed {
 struct SideState {
     clock: Time,
     arrived: Option<Time>,
-    /// A meeting that it does not know of yet.
+    /// Meeting that a domain has not learned of yet.
     met: Option<Time>,
     is_over: bool,
 }
 
-/// What a side may do.
+/// Permission of a domain to go on.
 pub(super) struct Step {
-    /// Go on to this time.
+    /// Time to go on to.
     pub at: Time,
-    /// And to events up to this time without asking.
+    /// Time up to which it may process events without asking again.
     pub until: Time,
-    /// At `at` all sides have met.
+    /// Whether all domains meet at `at`.
     pub is_meeting: bool,
 }
 
-/// How far all sides have come.
+/// Progress of all domains.
 pub(super) struct Reached {
-    /// They send nothing more from before this time.
+    /// No domain sends messages from before this time any more.
     pub all_before: Time,
-    /// They send nothing more at all.
+    /// Whether all domains have ended.
     pub is_end: bool,
 }
 
@@ -93,7 +93,7 @@ impl Clocks {
         self.turn.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until one of the threads is idle, and takes it.
+    /// Waits for an idle thread and takes it.
     pub fn begin(&self) {
         let mut state = self.lock();
         while state.idle_threads == 0 {
@@ -102,8 +102,8 @@ impl Clocks {
         state.idle_threads -= 1;
     }
 
-    /// Waits until a side may go on, and leaves its thread to others meanwhile. `next` is the time of its next event;
-    /// `None` if it has none and waits for no meeting either.
+    /// Waits until a domain may go on, and frees its thread meanwhile. `next`: time of its next event; `None` if it
+    /// has none and waits for no meeting.
     pub fn advance(&self, side: usize, next: Option<Time>) -> Option<Step> {
         let mut state = self.lock();
         if next.is_none() && state.sides[side].arrived.is_none() {
@@ -129,18 +129,18 @@ impl Clocks {
         }
     }
 
-    /// A side has come to the point of the next meeting.
+    /// Notes that a domain has reached the next meeting point.
     pub fn arrive(&self, side: usize, now: Time) {
         self.lock().sides[side].arrived = Some(now);
         self.turn.notify_all();
     }
 
-    /// A side has left that point before the others came.
+    /// Notes that a domain has left that point before the meeting.
     pub fn withdraw(&self, side: usize) {
         self.lock().sides[side].arrived = None;
     }
 
-    /// A side has ended at `now`. The others do not wait for it any more.
+    /// Notes that a domain ended at `now`; the others no longer wait for it.
     pub fn end(&self, side: usize, now: Time, has_failed: bool) {
         let mut state = self.lock();
         let ended = &mut state.sides[side];
@@ -153,13 +153,13 @@ impl Clocks {
         self.moved(&mut state);
     }
 
-    /// Ends all sides: their messages are not merged any more.
+    /// Ends all domains after a failure; their messages are no longer merged.
     pub fn fail(&self) {
         self.lock().failed.get_or_insert(Failed::Merging);
         self.turn.notify_all();
     }
 
-    /// The side that panicked first.
+    /// First domain that panicked.
     pub fn failed(&self) -> Option<usize> {
         match self.lock().failed {
             Some(Failed::Side(side)) => Some(side),
@@ -167,7 +167,7 @@ impl Clocks {
         }
     }
 
-    /// Waits until a clock has moved.
+    /// Waits until a clock has moved, and returns the progress.
     pub fn reached(&self) -> Reached {
         let mut state = self.lock();
         while !state.has_news {
@@ -178,7 +178,7 @@ impl Clocks {
         Reached { all_before, is_end: state.sides.iter().all(|side| side.is_over) }
     }
 
-    /// Messages from before `time` have been merged.
+    /// Notes that all messages from before `time` have been merged.
     pub fn merged(&self, time: Time) {
         self.lock().merged = time;
         self.turn.notify_all();
@@ -205,13 +205,14 @@ impl State {
         (next <= limit).then(|| Step { at: next, until: limit.min(next + STRIDE), is_meeting: false })
     }
 
-    /// The sides do not meet before this time.
+    /// Lower bound of the next meeting's time.
     fn earliest_meeting(&self) -> Time {
         let times = self.sides.iter().map(|side| side.arrived.unwrap_or(side.clock));
         times.max().unwrap_or_default()
     }
 
-    /// The sides meet at the latest arrival, once each has done everything up to that time and is still there.
+    /// Meeting of all domains: at the latest arrival, once each has processed everything up to then and is still at
+    /// the point.
     fn meet(&mut self) {
         let mut arrivals = self.sides.iter().map(|side| side.arrived);
         let latest = arrivals.try_fold(Time::default(), |latest, at| at.map(|at| at.max(latest)));

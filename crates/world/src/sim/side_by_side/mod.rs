@@ -24,38 +24,38 @@ use super::Simulation;
 use crate::Time;
 use clocks::{Clocks, Reached, Step};
 
-/// Stack of a thread: as much as that of the main thread.
+/// Stack size of a thread, bytes: that of the main thread.
 const STACK_BYTES: usize = 8 << 20;
 
-/// What makes a simulation and carries it out, on one thread from its first to its last step.
+/// Function that builds and runs one simulation on one thread, from its first to its last step.
 pub type Job<'a, M, T> = Box<dyn FnOnce(&Side<M>) -> T + Send + 'a>;
 
-/// One of several simulations, on its thread.
+/// One of several simulations that run side by side, on its thread.
 pub struct Side<M> {
     pace: Rc<Pace>,
     messages: mpsc::Sender<(Time, usize, M)>,
 }
 
-/// Where a side meets the others; clones are the same.
+/// Meeting point of the simulations. Clones share it.
 #[derive(Clone)]
 pub struct Meeting(Rc<Pace>);
 
-/// The virtual time of a side.
+/// Virtual time of one simulation, as limited by the others.
 pub(super) struct Pace {
     clocks: Arc<Clocks>,
     side: usize,
     now: Cell<Time>,
-    /// Events up to this time may happen without a look at the other sides.
+    /// Time up to which events need no check with the others.
     granted: Cell<Time>,
     when_met: RefCell<Option<Box<dyn Fn()>>>,
 }
 
-/// The processors that this program may use.
+/// Number of processors that this program may use.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Carries out `jobs`, of which `threads` work at a time, and returns what they return, in their order.
+/// Runs `jobs`, at most `threads` at a time, and returns their results in order.
 ///
 /// `merge` runs on the calling thread. It gets what the jobs send, each message with the number of its job, and is also
 /// called without messages, each time that virtual time has gone on.
@@ -121,36 +121,36 @@ fn merge_all<M>(
 }
 
 impl<M> Side<M> {
-    /// Makes the virtual time of `simulation` that of this side. Call it once, before anything happens.
+    /// Connects the virtual time of `simulation` to the others. Call it once, before anything happens.
     pub fn attach(&self, simulation: &Simulation) {
         assert!(simulation.core.pace.set(self.pace.clone()).is_ok(), "a simulation has one side");
     }
 
-    /// Sends a message to what merges.
+    /// Sends a message to the merging thread.
     pub fn send(&self, message: M) {
         // Messages have no receiver any more if merging has failed; then this thread ends at its next step.
         let _ = self.messages.send((self.pace.now.get(), self.pace.side, message));
     }
 
-    /// Where this side meets the others.
+    /// Meeting point with the other simulations.
     pub fn meeting(&self) -> Meeting {
         Meeting(self.pace.clone())
     }
 }
 
 impl Meeting {
-    /// Sets what happens on this side when all sides have met.
+    /// Sets the action of this simulation when all have met.
     pub fn when_met(&self, met: impl Fn() + 'static) {
         *self.0.when_met.borrow_mut() = Some(Box::new(met));
     }
 
-    /// This side has come to the point of the next meeting.
+    /// Notes that this simulation has reached the next meeting point.
     pub fn arrive(&self) {
         self.0.ask_again();
         self.0.clocks.arrive(self.0.side, self.0.now.get());
     }
 
-    /// This side is at that point no more; only before the meeting.
+    /// Withdraws from the meeting point; only before the meeting.
     pub fn withdraw(&self) {
         self.0.ask_again();
         self.0.clocks.withdraw(self.0.side);
@@ -162,12 +162,12 @@ impl Pace {
         Pace { clocks, side, now: Cell::default(), granted: Cell::default(), when_met: RefCell::default() }
     }
 
-    /// Up to this time no other side has a say in what happens.
+    /// Time up to which no other simulation can influence this one.
     pub fn granted(&self) -> Time {
         self.granted.get()
     }
 
-    /// The time to go on to: that of the next event, or of a meeting before it. `None` if neither comes.
+    /// Time to go on to: that of the next event, or of a meeting before it. `None` if neither comes.
     #[inline]
     pub fn advance(&self, next: Option<Time>) -> Option<Time> {
         let at = next.filter(|at| *at <= self.granted.get()).or_else(|| self.wait(next))?;
@@ -191,7 +191,7 @@ impl Pace {
     }
 }
 
-/// Says that a job has ended, however it did.
+/// Reports the end of a job when dropped, also after a panic.
 struct Ended(Rc<Pace>);
 
 impl Drop for Ended {
@@ -201,7 +201,7 @@ impl Drop for Ended {
     }
 }
 
-/// Ends all jobs if what merges panics, so that no job waits for it.
+/// Ends all jobs when dropped, so that none waits for a merging thread that panicked.
 struct Released<'a>(&'a Clocks);
 
 impl Drop for Released<'_> {
