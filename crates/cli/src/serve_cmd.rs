@@ -2,9 +2,8 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use review::serve::Pages;
+use desk::{Runs, Server};
 
 use crate::failure::{Failure, Status};
 
@@ -27,13 +26,13 @@ pub fn run(arguments: &ServeArguments) -> Result<Status, Failure> {
         let message = format!("{} is no folder", arguments.runs.display());
         return Err(Failure::wrong_input(message).help("name the folder that holds the run folders"));
     }
-    let pages = Pages::new(&arguments.runs, arguments.listen).map_err(|error| {
+    let server = Server::new(arguments.listen).map_err(|error| {
         Failure::could_not_run(error.to_string()).help("--listen 127.0.0.1:0 takes any free port")
     })?;
-    let pages = Arc::new(pages);
-    let asked = pages.clone();
-    crate::signals::on_request(move || asked.end())?;
-    say!("{} at http://{}/ (Ctrl-C ends it)", arguments.runs.display(), pages.address());
-    pages.serve();
+    crate::signals::on_request(server.ender())?;
+    let address = server.address();
+    say!("{} at http://{address}/ (Ctrl-C ends it)", arguments.runs.display());
+    let runs = Runs::new(&arguments.runs, address.ip().is_loopback());
+    server.serve(runs).map_err(|error| Failure::could_not_run("cannot serve pages").because(error))?;
     Ok(Status::Pass)
 }

@@ -18,7 +18,6 @@ pub mod paper;
 pub mod pdf;
 mod printed_figures;
 pub mod progress;
-pub mod serve;
 mod sources;
 pub mod terminal;
 pub mod verdict_table;

@@ -1,0 +1,21 @@
+//! The web pages of `proofload serve`.
+//!
+//! [`Server`] answers HTTP/1.1 on an address. What it serves is a [`Site`]: [`Runs`] shows a folder of runs, running
+//! ones live.
+//!
+//! Invariant: text from outside goes into JSON and from there into text nodes, never into markup; the pages load no
+//! script but ours.
+//!
+//! Limits: no encryption and no login.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this crate reads evidence files and answers requests for pages"
+)]
+
+mod answer;
+mod live;
+mod server;
+
+pub use answer::{Answer, Asked, Events, Reply, Site};
+pub use live::Runs;
+pub use server::{ListenError, Server};
