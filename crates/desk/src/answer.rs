@@ -73,12 +73,15 @@ pub fn decoded(part: &str) -> String {
     percent_decode_str(part).decode_utf8_lossy().into_owned()
 }
 
+/// A function that sends events until it returns.
+pub type SendsEvents = dyn FnOnce(&mut Events) -> io::Result<()> + Send;
+
 /// The answer to a request.
 pub enum Reply {
     /// A whole answer.
     Whole(Answer),
     /// Server-sent events, until the function returns.
-    Events(Box<dyn FnOnce(&mut Events) -> io::Result<()> + Send>),
+    Events(Box<SendsEvents>),
 }
 
 impl From<Answer> for Reply {

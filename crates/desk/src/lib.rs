@@ -16,6 +16,6 @@ mod answer;
 mod live;
 mod server;
 
-pub use answer::{Answer, Asked, Events, Reply, Site};
+pub use answer::{Answer, Asked, Events, Reply, SendsEvents, Site};
 pub use live::Runs;
 pub use server::{ListenError, Server};

@@ -40,6 +40,9 @@ pub struct Runs {
     seals: Arc<Mutex<SealsSeen>>,
 }
 
+/// How a file of a run is answered, and how it is made of its report.
+type Form = (fn(Vec<u8>) -> Answer, fn(&Report) -> Option<String>);
+
 /// What a request asks for.
 #[derive(Debug, PartialEq)]
 enum Route {
@@ -134,7 +137,7 @@ impl Runs {
     /// The file of a run that is asked for. A report that was never written, or whose run does not fit its seals,
     /// is rendered from `run.db`: then it says so first.
     fn evidence_of(&self, folder: &Path, file: &str) -> Answer {
-        let (answer, render): (fn(Vec<u8>) -> Answer, fn(&Report) -> Option<String>) = match file {
+        let (answer, render): Form = match file {
             "report.html" => (Answer::report, |report| report.html().ok()),
             "report.json" => (|body| Answer::new("application/json", body), |report| Some(report.json())),
             "junit.xml" => (|body| Answer::new("application/xml", body), |report| Some(report.junit())),
