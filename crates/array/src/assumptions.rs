@@ -15,14 +15,14 @@ use crate::hardware::{
     RemoteCopyCosts, ReplicatedStore, TieredPool, WriteCache,
 };
 
-/// Where a value comes from.
+/// Value of the assumptions with its source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
-    /// Table, name and key, joined by dots.
+    /// Table, name and key of the value, joined by dots.
     pub key: String,
-    /// The value as it stands in the file.
+    /// Value as in the file.
     pub value: String,
-    /// Where it comes from.
+    /// Source of the value: data sheet, paper, published solution, or assumption.
     pub source: String,
 }
 
@@ -36,7 +36,7 @@ pub struct Assumptions {
 const KINDS: [&str; 4] = ["data sheet: ", "paper: ", "published: ", "assumption: "];
 
 impl Assumptions {
-    /// The ones that Proofload ships.
+    /// Assumptions that ship with Proofload.
     pub fn shipped() -> Assumptions {
         match Assumptions::parse(include_str!("../../../assumptions.toml")) {
             Ok(assumptions) => assumptions,
@@ -73,7 +73,7 @@ impl Assumptions {
         Ok(Assumptions { tables, sources })
     }
 
-    /// These, with the values of another file in place of their own; parts that are new must be whole.
+    /// These assumptions, with values of another file in place of their own. New parts must be complete.
     ///
     /// # Errors
     /// If the file is none of assumptions, or has a table that no model reads.
@@ -94,7 +94,7 @@ impl Assumptions {
         Ok(self)
     }
 
-    /// A part by table and name.
+    /// Part by table and name.
     pub fn get<T: DeserializeOwned>(&self, kind: &'static str, name: &str) -> Result<T, ArrayError> {
         let table = self.tables.get(kind);
         let Some(values) = table.and_then(|table| table.get(name)) else {
@@ -111,7 +111,7 @@ impl Assumptions {
         self.get("drive", name)
     }
 
-    /// A controller by kind; without cache and partner.
+    /// Controller by kind, without cache and partner.
     pub fn controller(&self, name: &str) -> Result<Controller, ArrayError> {
         let controller: Controller = self.get("controller", name)?;
         Ok(Controller { name: name.into(), ..controller })
@@ -128,7 +128,7 @@ impl Assumptions {
         Ok(Link { name: name.into(), ..link })
     }
 
-    /// What hosts take for their I/O.
+    /// Times of a host for its I/O.
     pub fn host(&self, name: &str) -> Result<HostCosts, ArrayError> {
         self.get("host", name)
     }
@@ -138,12 +138,12 @@ impl Assumptions {
         self.get("rebuild", name)
     }
 
-    /// How clones are read.
+    /// Settings for the reading of clones.
     pub fn clone_reads(&self, name: &str) -> Result<CloneReads, ArrayError> {
         self.get("clone_reads", name)
     }
 
-    /// What copies at other sites cost.
+    /// Settings of copies at other sites.
     pub fn remote_copy(&self, name: &str) -> Result<RemoteCopyCosts, ArrayError> {
         self.get("remote_copy", name)
     }
@@ -153,34 +153,34 @@ impl Assumptions {
         self.get("dynamic_pool", name)
     }
 
-    /// A pool with tiers by kind; its groups, its schedule and whether it is settled are the caller's.
+    /// Pool with tiers by kind; the caller sets its groups, its schedule and whether it is settled.
     pub fn tiering(&self, name: &str) -> Result<TieredPool, ArrayError> {
         self.get("tiering", name)
     }
 
-    /// A read cache by kind; its name, groups, drives and resident bytes are the caller's.
+    /// Read cache by kind; the caller sets its name, groups, drives and resident bytes.
     pub fn read_cache(&self, name: &str) -> Result<ReadCache, ArrayError> {
         self.get("read_cache", name)
     }
 
-    /// A log-structured store by kind; its group, flash drives and resident bytes are the caller's.
+    /// Log-structured store by kind; the caller sets its group, flash drives and resident bytes.
     pub fn log_store(&self, name: &str) -> Result<LogStore, ArrayError> {
         let store: LogStore = self.get("log_store", name)?;
         Ok(LogStore { name: name.into(), ..store })
     }
 
-    /// A replicated store by kind; its nodes and resident bytes are the caller's.
+    /// Replicated store by kind; the caller sets its nodes and resident bytes.
     pub fn replicated_store(&self, name: &str) -> Result<ReplicatedStore, ArrayError> {
         let store: ReplicatedStore = self.get("replicated_store", name)?;
         Ok(ReplicatedStore { name: name.into(), ..store })
     }
 
-    /// Names in a table.
+    /// Names in a table of the assumptions.
     pub fn names(&self, kind: &str) -> Vec<String> {
         self.tables.get(kind).map(|table| table.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// Every value with its source.
+    /// All values with their sources.
     pub fn sources(&self) -> &[Source] {
         &self.sources
     }

@@ -19,14 +19,14 @@ use crate::ranges::{Key, Ranges};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Clean,
-    /// Waits for more of a sequential stream.
+    /// Waits for more data of a sequential stream.
     Gathering,
-    /// Waits for its turn in its column.
+    /// Waits for its turn in its drive set.
     Pooled {
         column: usize,
         place: u64,
     },
-    /// Is being written; `again`: has changed since.
+    /// Being written; `again`: changed since.
     Writing {
         again: bool,
     },
@@ -47,7 +47,7 @@ struct Column {
     left_in_burst: u32,
 }
 
-/// A write to the group that the cache asks for.
+/// Write to the group that the cache decided on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Destage {
     pub group: u32,
@@ -61,17 +61,17 @@ pub(crate) struct Cache {
     settings: WriteCache,
     dirty_max_bytes: u64,
     extents: Ranges<Extent>,
-    /// Keys in order of writing, for eviction; a key may stand here more than once.
+    /// Keys in order of writing, for eviction; a key may occur more than once.
     order: VecDeque<(Key, u64)>,
     gathering: VecDeque<(u64, Key, u64)>,
-    /// By drive.
+    /// Dirty extents by drive set.
     columns: Vec<Column>,
     held_bytes: u64,
     dirty_bytes: u64,
     next_version: u64,
-    /// Destages that are to be issued.
+    /// Destages to be issued.
     pub due: Vec<Destage>,
-    /// Where an extent goes when its turn does not matter.
+    /// Drive set of extents whose order does not matter.
     no_column: usize,
 }
 
@@ -101,7 +101,7 @@ impl Cache {
         self.dirty_bytes
     }
 
-    /// Whether a range is wholly in the cache.
+    /// Whether a range is completely in the cache.
     pub fn holds(&self, group: u32, start: u64, end: u64) -> bool {
         let mut at = start;
         while at < end {
@@ -113,7 +113,7 @@ impl Cache {
         true
     }
 
-    /// Takes written data; `column` says where a place of the group lies. Destages fall into `due`.
+    /// Adds written data. `column` returns the drive set of a place. Resulting destages go to `due`.
     pub fn write(
         &mut self,
         now_ns: u64,
@@ -168,7 +168,7 @@ impl Cache {
         version
     }
 
-    /// Removes or trims what a write replaces.
+    /// Removes or trims extents that a write replaces.
     fn make_way(&mut self, group: u32, start: u64, end: u64) {
         for key in self.extents.touching(group, start, end) {
             let Some((extent_end, extent)) = self.remove(key) else { continue };
@@ -202,7 +202,7 @@ impl Cache {
         Some((end, extent))
     }
 
-    /// An extent is ready to go to the drives, in the order of the settings.
+    /// Queues an extent for destaging, in the configured order.
     fn schedule(&mut self, key: Key, column: &impl Fn(u64) -> (usize, u64)) {
         let Some((end, extent)) = self.extents.get_mut(key) else { return };
         if self.settings.destage == DestageOrder::Immediate {
@@ -225,7 +225,8 @@ impl Cache {
         self.fill(drive, false);
     }
 
-    /// Issues what the order of the settings allows for a column; `forced` if writes wait for room.
+    /// Issues destages of a drive set that the configured order allows; all kinds if `forced`, because writes wait for
+    /// room.
     fn fill(&mut self, drive: usize, forced: bool) {
         let Some(column) = self.columns.get_mut(drive) else { return };
         let mut issued: SmallVec<[Key; 4]> = SmallVec::new();
@@ -277,7 +278,7 @@ impl Cache {
         }
     }
 
-    /// A destage has ended.
+    /// Handles the end of a destage.
     pub fn written(&mut self, destage: Destage, column: impl Fn(u64) -> (usize, u64)) {
         let key = (destage.group, destage.start);
         if let Some((end, extent)) = self.extents.get_mut(key)
@@ -298,7 +299,7 @@ impl Cache {
         self.evict();
     }
 
-    /// Gathered extents whose time is up. Returns when the next one's is.
+    /// Releases gathered extents whose time is up. Returns the time of the next.
     pub fn release_gathered(&mut self, now_ns: u64, column: impl Fn(Key) -> (usize, u64)) -> Option<u64> {
         while let Some((due_ns, key, version)) = self.gathering.front().copied() {
             let waits = self
@@ -317,7 +318,7 @@ impl Cache {
         None
     }
 
-    /// Writes wait for room: every column destages, whatever it holds.
+    /// Makes every drive set destage whatever it holds, because writes wait for room.
     pub fn press(&mut self, column: impl Fn(Key) -> (usize, u64)) {
         self.release_gathered(u64::MAX, column);
         (0..self.columns.len()).for_each(|drive| self.fill(drive, true));

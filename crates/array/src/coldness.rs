@@ -29,16 +29,16 @@ const LOOK_NS: u64 = 10_000_000_000;
 #[derive(Clone, Copy)]
 struct Region {
     writes: u64,
-    /// Share of its extents that are treated and have not been written since.
+    /// Share of the region's extents that were treated and not written since.
     cold: f64,
 }
 
 pub(crate) struct Coldness {
     delay_s: f64,
-    /// Extents that can be treated per second.
+    /// Number of extents that can be treated per second.
     jobs_per_s: f64,
     region_bytes: u64,
-    /// Of a region.
+    /// Number of extents of a region.
     extents: f64,
     regions: Vec<Region>,
     writes: u64,
@@ -46,7 +46,8 @@ pub(crate) struct Coldness {
 }
 
 impl Coldness {
-    /// Of `space_bytes` in so many regions, as in `Residency`; extents are treated after the delay, so many per second.
+    /// Creates the model for `space_bytes` in so many regions, as in `Residency`. Extents are treated after the delay,
+    /// so many per second.
     pub fn new(space_bytes: u64, regions: u32, extent_bytes: u64, delay_s: f64, jobs_per_s: f64) -> Coldness {
         let region_bytes = region_bytes(space_bytes, regions, extent_bytes);
         let count = space_bytes.div_ceil(region_bytes).max(1) as usize;
@@ -65,7 +66,7 @@ impl Coldness {
         ((at / self.region_bytes) as usize).min(self.regions.len() - 1)
     }
 
-    /// Counts a write; says whether it undoes the treatment of its extent.
+    /// Counts a write. Returns whether it undoes the treatment of its extent.
     pub fn count_write(&mut self, at: u64) -> bool {
         let index = self.region(at);
         self.regions[index].writes += 1;
@@ -73,17 +74,17 @@ impl Coldness {
         mix(self.writes) >> 32 < of_two_to_32(self.regions[index].cold)
     }
 
-    /// Whether the extent at a byte, with this hash, is treated and was not written since.
+    /// Whether the extent at a byte, with this hash, was treated and not written since.
     pub fn is_cold(&self, at: u64, hash: u64) -> bool {
         hash >> 32 < of_two_to_32(self.regions[self.region(at)].cold)
     }
 
-    /// Whether a part of an extent, the part at a byte and with this hash, is as the treatment left it.
+    /// Whether a part of an extent, by offset and hash, is still as the treatment left it.
     pub fn is_treated(&self, at: u64, hash: u64, parts: u64) -> bool {
         hash >> 32 < of_two_to_32(treated(self.regions[self.region(at)].cold, parts))
     }
 
-    /// Mean over these ranges (begin and end) of what a share of cold extents comes to.
+    /// Mean over ranges (begin and end) of a function of the share of cold extents.
     pub fn mean(&self, ranges: &[(u64, u64)], of_cold: impl Fn(f64) -> f64) -> f64 {
         let (mut bytes, mut sum) = (0.0, 0.0);
         for (index, region) in self.regions.iter().enumerate() {
@@ -97,7 +98,7 @@ impl Coldness {
         if bytes > 0.0 { sum / bytes } else { of_cold(1.0) }
     }
 
-    /// Works out the shares when that is due; says whether it was.
+    /// Recomputes the shares if that is due. Returns whether it was.
     pub fn look(&mut self, now_ns: u64) -> bool {
         if now_ns < self.next_look_ns || self.writes == 0 || now_ns == 0 {
             return false;
@@ -121,8 +122,7 @@ impl Coldness {
     }
 }
 
-/// Of all parts of extents, `parts` each, those that are as the treatment left them, if this share of the
-/// extents is cold.
+/// Share of the parts, `parts` per extent, that are as the treatment left them, if this share of the extents is cold.
 pub(crate) fn treated(cold: f64, parts: u64) -> f64 {
     let warm = 1.0 - cold;
     1.0 - warm * warm / (warm + cold * parts as f64)
@@ -137,7 +137,8 @@ mod tests {
     const EXTENTS: u64 = 4096;
     const PARTS: u64 = 32;
 
-    /// Extents that are aged one by one: shares of cold extents and treated parts, and treatments per second.
+    /// Reference model that ages extents one by one: shares of cold extents and treated parts, and treatments per
+    /// second.
     fn aged(writes_per_s: u64, delay_s: u64, jobs_per_s: u64, seconds: u64) -> (f64, f64, f64) {
         let mut written = vec![0u32; EXTENTS as usize];
         let mut last_s = vec![0u64; EXTENTS as usize];

@@ -1,39 +1,39 @@
 //! What can be wrong with a description of hardware.
 
-/// The parts do not make an array.
+/// Error: the parts do not make an array.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArrayError {
-    /// An index points at nothing.
+    /// An index refers to a part that does not exist.
     #[error("{part}: there is no {kind} {index}; the description has {count}")]
     NoSuchPart {
-        /// The part that points.
+        /// Part with the index.
         part: String,
-        /// What it points at.
+        /// Kind of part that it refers to.
         kind: &'static str,
-        /// The index.
+        /// Index.
         index: usize,
-        /// How many there are.
+        /// Number of existing parts of that kind.
         count: usize,
     },
-    /// A part's values make no sense.
+    /// Values of a part are not possible.
     #[error("{part}: {reason}")]
     BadPart {
-        /// The part.
+        /// Name of the part.
         part: String,
-        /// Why, and what to do.
+        /// Reason and remedy.
         reason: String,
     },
-    /// A name that `assumptions.toml` does not have.
+    /// `assumptions.toml` does not contain a name.
     #[error("assumptions.toml has no {kind} \"{name}\"; it has: {known}")]
     UnknownName {
-        /// Table.
+        /// Table of the assumptions.
         kind: &'static str,
-        /// The name.
+        /// Unknown name.
         name: String,
-        /// Names in that table.
+        /// Known names in that table.
         known: String,
     },
-    /// The file of assumptions cannot be read.
+    /// The file of assumptions cannot be parsed.
     #[error("assumptions: {0}")]
     BadAssumptions(String),
 }

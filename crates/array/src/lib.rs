@@ -41,7 +41,7 @@ pub use hardware::{
 };
 pub use report::{DeviceReport, PartKind, PartReport};
 
-/// Scatters the bits of a number: the same everywhere, good enough for placement.
+/// Scatters the bits of a number, equally on every machine; good enough for placement.
 pub(crate) fn mix(number: u64) -> u64 {
     let mut x = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

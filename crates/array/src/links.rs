@@ -4,7 +4,7 @@
 
 use crate::hardware::Link;
 
-/// Which way data go.
+/// Direction of data on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// Away from the host.
@@ -42,7 +42,7 @@ impl LinkState {
         }
     }
 
-    /// A command enters the link; returns when it has been handled.
+    /// Passes a command over the link. Returns the time when it has been handled.
     pub fn command(&mut self, now_ns: u64) -> u64 {
         self.commands += 1;
         self.command_free_ns = self.command_free_ns.max(now_ns) + self.command_ns;
@@ -50,7 +50,7 @@ impl LinkState {
         self.command_free_ns
     }
 
-    /// Sends bytes; returns when the last has arrived. The latency is in it.
+    /// Sends bytes. Returns the time when the last has arrived, latency included.
     pub fn send(&mut self, now_ns: u64, way: Way, bytes: u64) -> u64 {
         if bytes == 0 || self.kb_per_s == 0 {
             return now_ns + self.latency_ns;

@@ -25,7 +25,7 @@ impl Lru {
         Lru { capacity, index: FixedHashMap::default(), entries: Vec::new(), newest: NONE, oldest: NONE }
     }
 
-    /// Whether a block is there; it becomes the newest.
+    /// Whether a block is in the cache; if so, it becomes the newest.
     pub fn touch(&mut self, key: u64) -> bool {
         let Some(at) = self.index.get(&key).copied() else { return false };
         self.unlink(at);
@@ -33,7 +33,7 @@ impl Lru {
         true
     }
 
-    /// Puts a block in, as the newest.
+    /// Inserts a block as the newest.
     pub fn insert(&mut self, key: u64) {
         if self.capacity == 0 || self.touch(key) {
             return;
@@ -52,7 +52,7 @@ impl Lru {
         self.link_newest(at);
     }
 
-    /// Takes a block out, if it is there.
+    /// Removes a block, if it is there.
     pub fn remove(&mut self, key: u64) {
         let Some(at) = self.index.remove(&key) else { return };
         self.unlink(at);

@@ -3,7 +3,7 @@
 use crate::assumptions::Assumptions;
 use crate::hardware::{DriveModel, FlashDrive, RotatingDisk};
 
-/// A value of a drive, and the least and the most that drives of its kind can do.
+/// Value of a drive, with the least and the largest that drives of its kind can have.
 type Bound = (&'static str, f64, f64, f64);
 
 /// The fastest disks that were sold turn 15,000 times a minute and seek in 2.9 ms on average (data sheets of 15,000 rpm

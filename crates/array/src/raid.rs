@@ -17,7 +17,7 @@ use crate::mix;
 pub(crate) use pool::PieceMove;
 use pool::Pool;
 
-/// A command to a drive: drive, first byte, bytes.
+/// Command for a drive: drive, first byte, bytes.
 pub(crate) type Access = (usize, u64, u64);
 pub(crate) type Accesses = SmallVec<[Access; 4]>;
 
@@ -61,7 +61,7 @@ fn named(layout: Layout) -> String {
 }
 
 impl Raid {
-    /// `drive_bytes`: capacity of the smallest drive.
+    /// Creates a group. `drive_bytes`: capacity of the smallest drive.
     pub fn new(group: &Group, drive_bytes: u64, seed: u64) -> Result<Raid, String> {
         let count = group.drives.len() as u64;
         let (least, data_units, parity_units, copies) = match group.layout {
@@ -154,7 +154,7 @@ impl Raid {
         self.slots[slot] != Slot::Lost
     }
 
-    /// The drive set that a byte lies on, and the place there: what a destage order sorts by.
+    /// Drive set of a byte, and the place there, by which destages are sorted.
     pub fn column(&self, start: u64) -> (usize, u64) {
         let unit = start / self.element_bytes;
         let (slot, byte) = self.place(unit / self.data_units, unit % self.data_units);
@@ -172,7 +172,7 @@ impl Raid {
         }
     }
 
-    /// The drive of a range and the byte there, if the range is read from one place and nowhere else.
+    /// Drive and offset of a range that is read from a single place.
     #[inline]
     pub fn only_place(&self, start: u64, bytes: u64) -> Option<(usize, u64)> {
         let (unit, into) = (start / self.element_bytes, start % self.element_bytes);
@@ -183,8 +183,8 @@ impl Raid {
         self.readable(slot, byte + into, bytes).then(|| (self.drives[slot], byte + into))
     }
 
-    /// Commands for a read, appended to `accesses`; a stream is pinned to one mirror. `queued` tells the
-    /// commands under way on a drive.
+    /// Appends the commands for a read to `accesses`. A stream stays on one mirror. `queued` returns the commands
+    /// under way on a drive.
     #[inline]
     pub fn plan_read(
         &mut self,
@@ -248,7 +248,7 @@ impl Raid {
         if lost { Err(Lost) } else { Ok(()) }
     }
 
-    /// What must be read to reconstruct a unit of a row: as many other units as there are data units.
+    /// Units that must be read to reconstruct a unit of a row: as many as there are data units.
     fn survivors(&self, row: u64, unit: u64, into: u64, bytes: u64) -> Accesses {
         let units = self.data_units + self.parity_units;
         let others = (0..units).filter(|other| *other != unit).map(|other| self.place(row, other));
@@ -259,7 +259,7 @@ impl Raid {
             .collect()
     }
 
-    /// Commands for a write: what is read first, then what is written.
+    /// Commands for a write: first those that read, then those that write.
     pub fn plan_write(&self, start: u64, bytes: u64) -> Result<(Accesses, Accesses), Lost> {
         let (mut reads, mut writes) = (Accesses::new(), Accesses::new());
         let mut lost = false;
@@ -350,7 +350,7 @@ impl Raid {
         Ok(())
     }
 
-    /// What must be read to rebuild a range of a lost slot of a layout without a pool.
+    /// Ranges that must be read to rebuild a range of a lost slot, for a layout without a pool.
     pub fn plan_rebuild(&self, slot: usize, byte: u64, bytes: u64) -> Result<Accesses, Lost> {
         let others = if self.parity_units > 0 {
             (0..self.drives.len()).filter(|other| *other != slot).collect::<SmallVec<[usize; 32]>>()
@@ -368,7 +368,7 @@ impl Raid {
         }
     }
 
-    /// The part of each drive that a range of the group lies on (layouts without a pool).
+    /// Range on each drive that contains a range of the group (layouts without a pool).
     pub fn drive_range(&self, start: u64, bytes: u64) -> (u64, u64) {
         let row_bytes = self.data_units * self.element_bytes;
         if self.data_units == 1 {

@@ -6,10 +6,10 @@
 use smallvec::SmallVec;
 use world::FixedHashMap;
 
-/// A place in a group: group, first byte.
+/// Place in a group: group, first byte.
 pub(crate) type Key = (u32, u64);
 
-/// Bytes of a group that are looked up together: twice a page of a database.
+/// Size of a block by which ranges are looked up, bytes: twice a database page.
 const BLOCK_BYTES: u64 = 64 << 10;
 
 struct Range<T> {
@@ -17,14 +17,14 @@ struct Range<T> {
     value: T,
 }
 
-/// Each range has a value.
+/// Set of ranges, each with a value.
 pub(crate) struct Ranges<T> {
     ranges: FixedHashMap<Key, Range<T>>,
-    /// First bytes of the ranges that have bytes of a block.
+    /// First bytes of the ranges in each block.
     blocks: FixedHashMap<Key, SmallVec<[u64; 3]>>,
 }
 
-/// The blocks that have bytes of a range.
+/// Blocks that a range touches.
 fn blocks(group: u32, start: u64, end: u64) -> impl Iterator<Item = Key> {
     (start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)).map(move |block| (group, block))
 }
@@ -38,17 +38,17 @@ impl<T> Ranges<T> {
         self.ranges.len()
     }
 
-    /// The range that begins here: its end and its value.
+    /// End and value of the range that begins here.
     pub fn get(&self, key: Key) -> Option<(u64, &T)> {
         self.ranges.get(&key).map(|range| (range.end, &range.value))
     }
 
-    /// The range that begins here: its end and its value.
+    /// End and value of the range that begins here, for changes.
     pub fn get_mut(&mut self, key: Key) -> Option<(u64, &mut T)> {
         self.ranges.get_mut(&key).map(|range| (range.end, &mut range.value))
     }
 
-    /// The range that has a byte of a group: its key and its end.
+    /// Key and end of the range that contains a byte of a group.
     pub fn at(&self, group: u32, byte: u64) -> Option<(Key, u64)> {
         let starts = self.blocks.get(&(group, byte / BLOCK_BYTES))?;
         let key = (group, starts.iter().copied().filter(|start| *start <= byte).max()?);
@@ -56,7 +56,7 @@ impl<T> Ranges<T> {
         (end > byte).then_some((key, end))
     }
 
-    /// The ranges that have bytes of another one, ascending.
+    /// Ranges that overlap another one, ascending.
     pub fn touching(&self, group: u32, start: u64, end: u64) -> SmallVec<[Key; 4]> {
         let starts = blocks(group, start, end).filter_map(|block| self.blocks.get(&block)).flatten();
         let keys = starts.filter(|first| **first < end).map(|first| (group, *first));
@@ -67,13 +67,13 @@ impl<T> Ranges<T> {
         keys
     }
 
-    /// Puts in a range that touches no other.
+    /// Inserts a range that touches no other.
     pub fn insert(&mut self, key: Key, end: u64, value: T) {
         self.ranges.insert(key, Range { end, value });
         self.list(key, key.1, end);
     }
 
-    /// A range goes on up to `end`. Nothing begins before that.
+    /// Extends a range to `end`. No other range may begin before that.
     pub fn grow(&mut self, key: Key, end: u64) {
         if let Some(range) = self.ranges.get_mut(&key) {
             let listed = std::mem::replace(&mut range.end, end).next_multiple_of(BLOCK_BYTES);
@@ -85,7 +85,7 @@ impl<T> Ranges<T> {
         blocks(key.0, start, end).for_each(|block| self.blocks.entry(block).or_default().push(key.1));
     }
 
-    /// Takes out the range that begins here: its end and its value.
+    /// Removes the range that begins here. Returns its end and value.
     pub fn remove(&mut self, key: Key) -> Option<(u64, T)> {
         let Range { end, value } = self.ranges.remove(&key)?;
         for block in blocks(key.0, key.1, end) {

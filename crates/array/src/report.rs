@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Kind of a part.
+/// Kind of a part of the storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PartKind {
     /// A drive.
@@ -13,7 +13,7 @@ pub enum PartKind {
     Controller,
     /// A volume, as its host sees it.
     Volume,
-    /// A log-structured or replicated store.
+    /// Log-structured or replicated store.
     Store,
     /// A flash cache in front of groups.
     ReadCache,
@@ -21,20 +21,20 @@ pub enum PartKind {
     Pool,
 }
 
-/// One part over the time since the last reset. Counts that a kind of part does not have are 0.
+/// Figures of one part since the last reset. Counts that a kind of part does not have are 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PartReport {
-    /// Its kind.
+    /// Kind of the part.
     pub kind: PartKind,
-    /// Its name.
+    /// Name of the part.
     pub name: String,
     /// Reads that ended (drive), arrived (controller, store) or completed (volume).
     pub reads: u64,
-    /// Writes, likewise.
+    /// Writes that ended (drive), arrived (controller, store) or completed (volume).
     pub writes: u64,
-    /// Bytes of the reads.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes of the writes.
+    /// Bytes written.
     pub write_bytes: u64,
     /// Share of the time with work under way (drive, volume) or of its capacity in use (link, controller), 0 to 1.
     pub busy_share: f64,
@@ -48,11 +48,11 @@ pub struct PartReport {
     pub write_ms: Option<f64>,
     /// Reads served from a cache in front of the drives (write cache, read-ahead, memory, flash).
     pub cache_hits: u64,
-    /// Reads that were not.
+    /// Reads that missed the caches in front of the drives.
     pub cache_misses: u64,
-    /// Writes that waited for room in the cache.
+    /// Writes that waited for room in the write cache.
     pub write_waits: u64,
-    /// Most dirty bytes in the cache.
+    /// Largest number of dirty bytes in the write cache.
     pub dirty_max_bytes: u64,
     /// State in words, if it is not the normal one: lost, rebuilding, unprotected, ..
     pub state: String,
@@ -80,21 +80,21 @@ impl PartReport {
     }
 }
 
-/// All parts over the time since the last reset.
+/// Figures of all parts since the last reset.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceReport {
-    /// Length of that time.
+    /// Length of that time, s.
     pub seconds: f64,
-    /// The parts: drives, links, controllers, stores, pools, volumes.
+    /// Figures of drives, links, controllers, stores, pools and volumes.
     pub parts: Vec<PartReport>,
-    /// Requests to volumes that no placement names: they took no time.
+    /// Number of requests to volumes without a placement; they took no time.
     pub unplaced_requests: u64,
-    /// Requests that failed because their data were lost or no path was left.
+    /// Number of requests that failed because their data were lost or no path was left.
     pub failed_requests: u64,
 }
 
 impl DeviceReport {
-    /// The part that was used most: what to add first.
+    /// Part with the highest utilisation, which limits the storage.
     pub fn limit(&self) -> Option<&PartReport> {
         let used = self.parts.iter().filter(|part| part.kind != PartKind::Volume);
         used.max_by(|a, b| a.busy_share.total_cmp(&b.busy_share))

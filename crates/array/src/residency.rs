@@ -24,43 +24,43 @@
 //!
 //! Left out: the days that a cache lags behind a load that changes, differences within a region, what writes bring in.
 
-/// What is left of the counts each time that shares are worked out.
+/// Share of the counts that is kept each time the shares are computed.
 const KEPT: f64 = 15.0 / 16.0;
-/// A region with fewer reads left has not been read.
+/// Number of counted reads below which a region counts as not read.
 const FORGOTTEN_READS: f64 = 1.0 / 16.0;
-/// Counts that tell what tiers have held for long.
+/// Number of counts after which tiers are taken as settled.
 const FIRST_COUNTS: u32 = 16;
-/// Of 2^32 pieces: a region that lacks more gets them.
+/// Shortage, of 2^32 pieces, above which a region gets pieces.
 const LACKING: u64 = 1 << 31;
-/// Halvings of the interval in which T lies.
+/// Number of bisections for T.
 const HALVINGS: u32 = 50;
-/// Above this, exp(-x) counts as 0.
+/// Value of x above which exp(-x) counts as 0.
 const ALL_HELD: f64 = 40.0;
 
 #[derive(Clone)]
 struct Region {
     reads: f64,
-    /// Where its last read ended.
+    /// End of the region's last read.
     read_to: u64,
-    /// Of 2^32 pieces, those in the cache.
+    /// Cached pieces, of 2^32.
     cached: u64,
-    /// Of 2^32 pieces, those that should be.
+    /// Pieces that should be cached, of 2^32.
     wanted: u64,
 }
 
 pub(crate) struct Residency {
     region_bytes: u64,
-    /// Share of all data that the cache has room for.
+    /// Share of all data for which the cache has room.
     room_share: f64,
     piece_bytes: u64,
     regions: Vec<Region>,
     counted: usize,
     counts: u32,
-    /// The region that gets pieces.
+    /// Region that is receiving pieces.
     rising: Option<usize>,
 }
 
-/// A piece comes to a tier, and another one leaves it: first bytes of their regions.
+/// Exchange of pieces: one comes to a tier and another leaves it; first bytes of their regions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Swap {
     pub comes: u64,
@@ -71,14 +71,15 @@ pub(crate) fn of_two_to_32(share: f64) -> u64 {
     (share * (1u64 << 32) as f64) as u64
 }
 
-/// Size of a region where `space_bytes` has this number of them, or fewer if a region would be smaller than a piece.
+/// Size of a region if `space_bytes` is divided into so many, or fewer if a region would be smaller than a piece,
+/// bytes.
 pub(crate) fn region_bytes(space_bytes: u64, regions: u32, piece_bytes: u64) -> u64 {
     space_bytes.div_ceil(u64::from(regions)).next_multiple_of(piece_bytes).max(1)
 }
 
 impl Residency {
-    /// Of `space_bytes` in so many regions (fewer if a region would be smaller than a piece), with room for a
-    /// share of what they hold. Whole pieces of `piece_bytes` are in the cache, or not.
+    /// Creates the model for `space_bytes` in so many regions, with room for a share of their data. Pieces of
+    /// `piece_bytes` are cached as a whole.
     pub fn new(space_bytes: u64, regions: u32, piece_bytes: u64, room_share: f64) -> Residency {
         let region_bytes = region_bytes(space_bytes, regions, piece_bytes);
         let count = space_bytes.div_ceil(region_bytes).max(1) as usize;
@@ -98,12 +99,12 @@ impl Residency {
         ((at / self.region_bytes) as usize).min(self.regions.len() - 1)
     }
 
-    /// Whether the piece at a byte, with this hash, is in the cache.
+    /// Whether the piece at a byte, with this hash, is cached.
     pub fn holds(&self, at: u64, hash: u64) -> bool {
         (hash >> 32) < self.regions[self.region(at)].cached
     }
 
-    /// Counts a read that memory has not served.
+    /// Counts a read that memory did not serve.
     pub fn count_read(&mut self, start: u64, bytes: u64) {
         let index = self.region(start);
         let region = &mut self.regions[index];
@@ -114,18 +115,18 @@ impl Residency {
         }
     }
 
-    /// Whether enough was counted for [`Self::settle`].
+    /// Whether enough reads were counted for [`Self::settle`].
     pub fn is_due(&self) -> bool {
         self.counted >= self.regions.len()
     }
 
-    /// Works out the shares of a cache, for these bytes of data in the space.
+    /// Computes the shares of a cache, for these bytes of data in the space.
     pub fn settle(&mut self, data_bytes: u64) {
         self.work_out(data_bytes);
         self.regions.iter_mut().for_each(|region| region.cached = region.wanted);
     }
 
-    /// Works out the shares of a tier, for these bytes of data in the space; what differs is to be moved.
+    /// Computes the shares of a tier, for these bytes of data in the space. Differences are to be moved.
     pub fn aim(&mut self, data_bytes: u64) {
         if self.counts < FIRST_COUNTS {
             self.settle(data_bytes);
@@ -134,8 +135,8 @@ impl Residency {
         }
     }
 
-    /// The cache has room for another share of the data. What tiers hold that do not follow reads is that share
-    /// at once.
+    /// Sets the share of the data for which the cache has room. Tiers that do not follow reads hold that share at
+    /// once.
     pub fn set_room(&mut self, share: f64) {
         self.room_share = share;
         if self.counts == 0 {
@@ -144,7 +145,7 @@ impl Residency {
         }
     }
 
-    /// The next pieces to be moved, if any.
+    /// Next pieces to exchange, if any.
     pub fn next_swap(&mut self) -> Option<Swap> {
         let short = |region: &Region| region.wanted.saturating_sub(region.cached);
         let piece = self.piece_share();
@@ -161,7 +162,7 @@ impl Residency {
         })
     }
 
-    /// Pieces have been moved.
+    /// Notes that pieces were exchanged.
     pub fn swapped(&mut self, swap: Swap) {
         let piece = self.piece_share();
         for (at, more) in [(swap.comes, true), (swap.leaves, false)] {
@@ -171,12 +172,12 @@ impl Residency {
         }
     }
 
-    /// Of 2^32, the share of a piece in its region.
+    /// Share of a region, of 2^32, that one piece is.
     fn piece_share(&self) -> u64 {
         (u128::from(self.piece_bytes) * (1 << 32) / u128::from(self.region_bytes)) as u64
     }
 
-    /// Pieces of a region.
+    /// Number of pieces of a region.
     pub fn pieces(&self) -> u64 {
         self.region_bytes / self.piece_bytes
     }
@@ -204,7 +205,7 @@ impl Residency {
     }
 }
 
-/// The T at which a cache with room for this number of regions is full, in the units of these counts.
+/// Time T after which a cache with room for so many regions is full, in the units of these counts.
 fn fill_time(reads: &[f64], room: f64) -> f64 {
     let held = |time: f64| reads.iter().map(|reads| 1.0 - exp_minus(reads * time)).sum::<f64>();
     let (mut short, mut long) = (0.0, ALL_HELD / FORGOTTEN_READS);
@@ -215,7 +216,8 @@ fn fill_time(reads: &[f64], room: f64) -> f64 {
     short
 }
 
-/// exp(-x) for x >= 0, by + - * / alone: (1 - y/2) / (1 + y/2) for y = x/64, six times squared. Off by less than 10^-4.
+/// Computes exp(-x) for x >= 0 with + - * / only: (1 - y/2) / (1 + y/2) for y = x/64, six times squared. Error below
+/// 10^-4.
 pub(crate) fn exp_minus(x: f64) -> f64 {
     if x >= ALL_HELD {
         return 0.0;
@@ -238,8 +240,7 @@ mod tests {
     const BLOCKS: u64 = 64;
     const BLOCK_BYTES: u64 = 4096;
 
-    /// Reads of blocks, so many in ten of them in the first eighth of the regions; the share of hits of the
-    /// last quarter.
+    /// Share of hits in the last quarter of reads, of which so many in ten go to the first eighth of the regions.
     fn hits(hot_of_ten: u64, cached_share: f64) -> (f64, f64) {
         let blocks = REGIONS * BLOCKS;
         let mut lru = Lru::new((blocks as f64 * cached_share) as u64);

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 use world::FixedHashMap;
 
-/// A run of bytes on the volume.
+/// Range on the volume.
 pub(crate) type Piece = (u64, u64);
 pub(crate) type Pieces = SmallVec<[Piece; 1]>;
 
@@ -19,7 +19,7 @@ const CLUSTER_BYTES: u64 = 4096;
 
 #[derive(Default)]
 struct File {
-    /// (first byte in the file, first byte on the volume, bytes), ascending.
+    /// Extents of the file: first byte in the file, first byte on the volume, bytes; ascending.
     extents: Vec<(u64, u64, u64)>,
 }
 
@@ -29,10 +29,10 @@ impl File {
     }
 }
 
-/// The room of a volume.
+/// Space of a volume: where its files lie.
 pub(crate) struct Space {
     capacity_bytes: u64,
-    /// First byte to bytes.
+    /// Free ranges: first byte to bytes.
     free: BTreeMap<u64, u64>,
     files: FixedHashMap<u64, File>,
     high_water: u64,
@@ -48,12 +48,12 @@ impl Space {
         }
     }
 
-    /// End of the room that has ever been used.
+    /// End of the space that has ever been used.
     pub fn high_water(&self) -> u64 {
         self.high_water
     }
 
-    /// Gives a file this size.
+    /// Sets the size of a file.
     pub fn set_size(&mut self, file: u64, bytes: u64) {
         let bytes = bytes.next_multiple_of(CLUSTER_BYTES);
         let have = self.files.entry(file).or_default().bytes();
@@ -64,7 +64,7 @@ impl Space {
         }
     }
 
-    /// Gives back all room of a file.
+    /// Frees all space of a file.
     pub fn remove(&mut self, file: u64) {
         if let Some(gone) = self.files.remove(&file) {
             for (_, start, bytes) in gone.extents {
@@ -73,13 +73,13 @@ impl Space {
         }
     }
 
-    /// Where a file lies, in its order.
+    /// Extents of a file, in its order.
     pub fn extents_of(&self, file: u64) -> Vec<Piece> {
         let extents = self.files.get(&file).map(|file| &file.extents);
         extents.into_iter().flatten().map(|(_, start, bytes)| (*start, *bytes)).collect()
     }
 
-    /// A range of a file, if it is in the only extent of that.
+    /// Place of a range of a file that has a single extent.
     #[inline]
     pub fn only_piece(&self, file: u64, offset: u64, bytes: u64) -> Option<Piece> {
         match self.files.get(&file)?.extents[..] {
@@ -88,7 +88,7 @@ impl Space {
         }
     }
 
-    /// The pieces of a range of a file, which grows if it is shorter.
+    /// Places of a range of a file, which grows if it is shorter.
     pub fn pieces(&mut self, file: u64, offset: u64, bytes: u64) -> Pieces {
         let end = offset + bytes;
         if self.files.get(&file).is_none_or(|file| file.bytes() < end) {

@@ -14,15 +14,15 @@ use std::collections::VecDeque;
 
 const CANDIDATES: usize = 32;
 const STREAMS: usize = 32;
-/// A stream is being read if its last read is no longer ago than this.
+/// Time since its last read within which a stream counts as being read, ns.
 const BEING_READ_NS: u64 = 50_000_000;
 
-/// Of an end of a read, some bits.
+/// Some bits of the end of a read, for quick comparison.
 fn fold(end: u64) -> u32 {
     (end >> 9) as u32
 }
 
-/// A read-ahead under way or done: its job and its end.
+/// Read-ahead in progress or done: its job and its end.
 struct Ahead {
     id: u64,
     end: u64,
@@ -31,38 +31,38 @@ struct Ahead {
 
 struct Stream {
     number: u64,
-    /// Which disk of a mirror it is read from.
+    /// Disk of a mirror from which the stream is read.
     pin: u64,
     ready_end: u64,
     ahead_end: u64,
     ahead: VecDeque<Ahead>,
-    /// Reads that wait for read-ahead: the job, and the end that it needs.
+    /// Reads that wait for read-ahead: job, and the end that it needs.
     waiting: VecDeque<(u32, u64)>,
     used: u64,
     read_ns: u64,
 }
 
-/// How a stream is read whose reads are far apart.
+/// Handling of streams with long pauses between reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SlowStreams {
-    /// Reads that are further apart are of a slow stream.
+    /// Pause from which a stream counts as slow, ns.
     pub pause_ns: u64,
-    /// Where stripe elements end.
+    /// Size of a stripe element, bytes.
     pub element_bytes: u64,
 }
 
-/// What a read is to do.
+/// Decision about a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Advice {
-    /// Read from the drives; from this disk of a mirror, if it is part of a stream.
+    /// Read from the drives; from this disk of a mirror, if the read is part of a stream.
     Read(Option<u64>),
-    /// The data are there.
+    /// The data are in the buffer.
     Hit,
-    /// The data are on their way.
+    /// The data are being read ahead.
     Wait,
 }
 
-/// A range to be read ahead for a stream.
+/// Range to be read ahead for a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Prefetch {
     pub stream: u64,
@@ -74,15 +74,15 @@ pub(crate) struct Prefetch {
 
 pub(crate) struct Streams {
     ahead_bytes: u64,
-    /// `None`: they are read ahead like others.
+    /// Handling of slow streams; `None`: like others.
     slow: Option<SlowStreams>,
     volume_bytes: u64,
-    /// The last reads of no stream: their ends, folded so that all are looked through without a branch; ends and times.
+    /// Last reads that belong to no stream: their ends, folded for a comparison without branches; ends and times.
     folded: [u32; CANDIDATES],
     candidates: [(u64, u64); CANDIDATES],
     next_candidate: usize,
     streams: Vec<Stream>,
-    /// Where each of them goes on.
+    /// Ends of the streams.
     nexts: Vec<u64>,
     clock: u64,
     next_number: u64,
@@ -104,7 +104,7 @@ impl Streams {
         }
     }
 
-    /// Looks at a read of job `job`, and says what to read ahead for its stream.
+    /// Decides about a read of job `job`, and what to read ahead for its stream.
     #[inline]
     pub fn read(
         &mut self,
@@ -125,7 +125,7 @@ impl Streams {
         Advice::Read(None)
     }
 
-    /// A read that makes a stream with an earlier one.
+    /// Handles a read that makes a stream with an earlier one.
     #[inline(never)]
     fn read_after(&mut self, at: usize, now_ns: u64, end: u64, prefetch: &mut Option<Prefetch>) -> Advice {
         let before_ns = self.candidates[at].1;
@@ -136,7 +136,7 @@ impl Streams {
         Advice::Read(Some(self.streams[index].pin))
     }
 
-    /// A read of a stream.
+    /// Handles a read of a stream.
     #[inline(never)]
     fn read_on(
         &mut self,
@@ -166,7 +166,7 @@ impl Streams {
         advice
     }
 
-    /// The read of no stream that ended where another one starts.
+    /// Earlier read without a stream that ended where this one starts.
     #[inline]
     fn candidate(&self, start: u64) -> Option<usize> {
         let wanted = fold(start);
@@ -181,7 +181,7 @@ impl Streams {
         self.candidates[index] = candidate;
     }
 
-    /// Moves a stream that is read now if its disk of a mirror has two more of those being read than the other has.
+    /// Moves an active stream to the other disk of a mirror if that has at least two active streams fewer.
     fn spread(&mut self, index: usize, now_ns: u64) {
         let pin = self.streams[index].pin;
         let is_read = |stream: &&Stream| now_ns - stream.read_ns <= BEING_READ_NS;
@@ -219,8 +219,7 @@ impl Streams {
         self.streams.swap_remove(index)
     }
 
-    /// What to read ahead of a stream after a pause of `pause_ns` before its last read, which went to the
-    /// drives or not.
+    /// Read-ahead of a stream after a pause of `pause_ns` before its last read, which went to the drives or not.
     fn plan_ahead(&mut self, index: usize, pause_ns: u64, from_drives: bool) -> Option<Prefetch> {
         let (stream, next) = (&mut self.streams[index], self.nexts[index]);
         let slow = self.slow.filter(|slow| pause_ns > slow.pause_ns);
@@ -241,7 +240,7 @@ impl Streams {
         Some(Prefetch { stream: stream.number, pin: stream.pin, id: self.clock, start, end: wanted })
     }
 
-    /// A read-ahead has ended: the jobs that waited for it are appended.
+    /// Handles the end of a read-ahead; appends the jobs that waited for it.
     pub fn arrived(&mut self, stream: u64, id: u64, ready: &mut Vec<u32>) {
         let Some(stream) = self.streams.iter_mut().find(|candidate| candidate.number == stream) else {
             return;
@@ -263,7 +262,7 @@ impl Streams {
         });
     }
 
-    /// A read-ahead has failed: its stream ends, and the jobs that waited, which are to read themselves, are appended.
+    /// Handles a failed read-ahead: its stream ends; appends the waiting jobs, which must read themselves.
     pub fn failed(&mut self, stream: u64, waiting: &mut Vec<u32>) {
         if let Some(at) = self.streams.iter().position(|candidate| candidate.number == stream) {
             waiting.extend(self.remove(at).waiting.into_iter().map(|(job, _)| job));

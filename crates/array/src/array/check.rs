@@ -11,7 +11,7 @@ pub(super) fn bad(part: &str, reason: impl Into<String>) -> ArrayError {
     ArrayError::BadPart { part: part.into(), reason: reason.into() }
 }
 
-/// Whether `part` names something that is there.
+/// Checks that the index of `part` refers to an existing part.
 fn known(part: &str, kind: &'static str, index: usize, count: usize) -> Result<(), ArrayError> {
     if index < count {
         return Ok(());
@@ -23,7 +23,7 @@ fn is_negative_or_no_number(number: &f64) -> bool {
     !number.is_finite() || *number < 0.0
 }
 
-/// The part that each drive belongs to: one at most.
+/// Owner of each drive: a drive belongs to one part at most.
 struct Owners {
     drives: usize,
     owner_of: BTreeMap<usize, String>,
@@ -261,7 +261,7 @@ fn check_volume(hardware: &Hardware, volume: &VolumePlacement, part: &str) -> Re
     }
 }
 
-/// Volumes lie within their groups, and apart from each other.
+/// Checks that volumes lie within their groups and do not overlap.
 pub(super) fn check_overlap(
     hardware: &Hardware,
     capacity_of: impl Fn(usize) -> u64,

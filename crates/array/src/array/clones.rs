@@ -16,27 +16,27 @@ use super::{Array, Happening, JobId, Kind, NO_DRIVE, RebuildStatus};
 use crate::hardware::Target;
 use crate::space::Piece;
 
-/// A clone, whether it is still read or has gone.
+/// State of a clone: being read, or removed.
 pub(super) struct CloneState {
-    /// Its number among the snapshots and clones of its pool.
+    /// Number of the clone among the snapshots and clones of its pool.
     pub mark: u32,
-    /// Chunks that volumes have left since, and that it holds.
+    /// Number of chunks that volumes have left since, which the clone holds.
     pub held_chunks: u64,
-    /// What is to be read, the last of it first.
+    /// Chunks still to be read, last one first.
     left: Vec<Piece>,
     total_bytes: u64,
     begun_bytes: u64,
     under_way: u32,
-    /// 0 = no cap.
+    /// Limit of the read rate, MB/s; 0: none.
     mb_per_s: f64,
     next_read_ns: u64,
-    /// The caller lets the reads go on at that time.
+    /// Whether a timer for the next read is set.
     is_timed: bool,
     gone_at: Option<Time>,
 }
 
 impl CloneState {
-    /// `left`: what is to be read, the last of it first.
+    /// Creates the state. `left`: chunks to be read, last one first.
     pub fn new(mark: u32, left: Vec<Piece>, mb_per_s: f64, now_ns: u64) -> CloneState {
         CloneState {
             mark,
@@ -56,15 +56,15 @@ impl CloneState {
         self.gone_at.is_none()
     }
 
-    /// All of it has been read.
+    /// Removes the clone after all of it has been read.
     pub fn goes(&mut self, now_ns: u64) {
         self.gone_at = Some(Time { ns: now_ns });
     }
 }
 
 impl Array {
-    /// How far the last clone of a thin pool has been read, and the bytes that it alone held in the end or
-    /// holds by now; `None` if there was none.
+    /// Progress of the last clone of a thin pool: share that was read, and bytes that it alone held. `None` if there
+    /// was no clone.
     pub fn clone_read(&self, pool: usize) -> Option<(RebuildStatus, u64)> {
         let state = self.thin_pools.get(pool)?;
         let clone = state.clones.last()?;
@@ -75,7 +75,7 @@ impl Array {
         Some((status, clone.held_chunks * state.chunk_bytes()))
     }
 
-    /// Takes a clone of all volumes of a thin pool, and begins to read it.
+    /// Takes a clone of all volumes of a thin pool and begins to read it.
     pub(super) fn take_clone(&mut self, pool: usize, mb_per_s: f64) {
         if pool >= self.thin_pools.len() {
             return;
@@ -89,7 +89,7 @@ impl Array {
         self.read_clone(pool, self.thin_pools[pool].clones.len() - 1);
     }
 
-    /// Begins reads while the settings allow more.
+    /// Starts reads of a clone up to the allowed number.
     pub(super) fn read_clone(&mut self, pool: usize, index: usize) {
         let settings = self.hardware.clone_reads.clone();
         let group = self.hardware.thin_pools[pool].group;
@@ -131,13 +131,13 @@ impl Array {
         }
     }
 
-    /// The next read is due.
+    /// Handles the timer for the next read of a clone.
     pub(super) fn clone_read_due(&mut self, pool: usize, index: usize) {
         self.thin_pools[pool].clones[index].is_timed = false;
         self.read_clone(pool, index);
     }
 
-    /// A part of a clone has been read: it leaves through the controller.
+    /// Sends a part of a clone that was read through the controller to the reading host.
     pub(super) fn pass_clone(&mut self, id: JobId, pool: u32, index: u32) {
         let target = Target::Thin { pool: pool as usize };
         let first = self.volumes.iter().find(|volume| volume.placement.target == target);
@@ -148,7 +148,7 @@ impl Array {
         self.at(passed_ns, Happening::Done { job: id, drive: NO_DRIVE, read_bytes: 0 });
     }
 
-    /// A part of a clone is at its host.
+    /// Handles the arrival of a part of a clone at the reading host.
     pub(super) fn clone_passed(&mut self, pool: usize, index: usize) {
         self.thin_pools[pool].clones[index].under_way -= 1;
         self.read_clone(pool, index);

@@ -21,7 +21,7 @@ use crate::coldness::{Coldness, treated};
 use crate::hardware::{BLOCK_BYTES, ReplicatedStore, Target};
 use crate::mix;
 
-/// What cannot be of the settings of a store, if anything.
+/// Contradiction in the cold-data settings of a store, if there is one.
 pub(super) fn check(store: &ReplicatedStore) -> Result<(), String> {
     let is_positive = |number: f64| number.is_finite() && number > 0.0;
     if let Some(compression) = store.compression {
@@ -80,7 +80,7 @@ impl ColdData {
         }
     }
 
-    /// Room that data take, as a share of what they would take untreated.
+    /// Share of their untreated size that data take after compression, coding and deduplication.
     pub fn stored_share(&self, store: &ReplicatedStore) -> f64 {
         let saved = store.compression.map_or(0.0, |compression| 1.0 - compression.stored_per_written);
         let spared = store.erasure_coding.map_or(0.0, |coding| {
@@ -90,7 +90,7 @@ impl ColdData {
         (1.0 - self.compressed_share * saved) * (1.0 - self.coded_share * spared) * (1.0 - equal)
     }
 
-    /// What is treated, in words.
+    /// Description of the treatment of cold data.
     pub fn words(&self) -> impl Iterator<Item = String> {
         let compressed = self.compressed.as_ref().map(|_| ("compressed", self.compressed_share));
         let coded = self.coded.as_ref().map(|_| ("in strips", self.coded_share));
@@ -99,7 +99,7 @@ impl ColdData {
         all.map(|(what, share)| format!("{:.1} % of the data {what}", share * 100.0))
     }
 
-    /// The extents that are to be treated next.
+    /// Next extents to be treated as cold data.
     pub fn next_move(&mut self, store: &ReplicatedStore) -> Option<Move> {
         let compress = self.to_compress.pop_front().map(|extent| Move::Compress { extent });
         compress.or_else(|| {
@@ -110,12 +110,12 @@ impl ColdData {
         })
     }
 
-    /// Whether the extent at a byte, with this hash, is in a strip.
+    /// Whether the extent at a byte, with this hash, is part of a strip (erasure coded).
     pub fn is_coded(&self, at: u64, hash: u64) -> bool {
         self.coded.as_ref().is_some_and(|coded| coded.is_cold(at, hash))
     }
 
-    /// Share of all that is stored that belongs to strips.
+    /// Share of all stored bytes that belongs to strips.
     pub fn stored_in_strips(&self, store: &ReplicatedStore) -> f64 {
         let Some(coding) = store.erasure_coding else { return 0.0 };
         let in_strips = self.coded_share * f64::from(store.strip_parts()) / f64::from(coding.data);
@@ -124,7 +124,7 @@ impl ColdData {
 }
 
 impl Array {
-    /// A write goes to its extent.
+    /// Counts a write to its extent, which becomes warm.
     pub(super) fn count_extent_write(&mut self, store: usize, at: u64) {
         let settings = &self.hardware.replicated_stores[store];
         let extent_bytes = settings.extent_bytes;
@@ -176,7 +176,7 @@ impl Array {
         self.replicated[store].extents.fill(stored_share);
     }
 
-    /// Where in the place of its extent a range lies that a job reads, and how long it is there.
+    /// Range within the place of an extent that a job must read, after compression.
     pub(super) fn stored_range(&mut self, id: JobId, store: usize, at: u64, bytes: u64) -> (u64, u64) {
         let settings = &self.hardware.replicated_stores[store];
         let into = at % settings.extent_bytes;
@@ -191,7 +191,7 @@ impl Array {
         (stored(into) / 4096 * 4096, stored(bytes).max(1).next_multiple_of(4096))
     }
 
-    /// When what a job has read is decompressed.
+    /// Adds the time for decompression of what a job has read.
     pub(super) fn decompress(&mut self, id: JobId) -> u64 {
         let bytes = std::mem::take(&mut self.job(id).compressed_bytes);
         let volume = self.job(id).volume as usize;
@@ -204,7 +204,7 @@ impl Array {
         }
     }
 
-    /// Reads an extent for a job that compresses it, and is to write it.
+    /// Reads an extent for a job that compresses it and writes it back.
     pub(super) fn compress_extent(&mut self, id: JobId, store: usize, extent: u64) {
         let settings = &self.hardware.replicated_stores[store];
         let Some(compression) = settings.compression else { return };

@@ -19,7 +19,7 @@ use crate::hardware::{BLOCK_BYTES, Deduplication, ReplicatedStore};
 use crate::mix;
 use crate::residency::of_two_to_32;
 
-/// What cannot be of the settings of a store, if anything.
+/// Contradiction in the deduplication settings of a store, if there is one.
 pub(super) fn check(store: &ReplicatedStore) -> Result<(), String> {
     let Some(wished) = store.deduplication else { return Ok(()) };
     let is_share = wished.equal_share > 0.0 && wished.equal_share <= 1.0;
@@ -36,7 +36,7 @@ pub(super) fn check(store: &ReplicatedStore) -> Result<(), String> {
 pub(super) struct EqualData {
     settings: Deduplication,
     pub cold: Coldness,
-    /// Share of all data that take no room.
+    /// Share of all data that take no space because equal data are kept.
     pub spared_share: f64,
 }
 
@@ -47,7 +47,7 @@ impl EqualData {
         equal
     }
 
-    /// Works out what the data in these ranges are spared.
+    /// Computes the savings of deduplication for these ranges.
     pub fn look(&mut self, data: &[(u64, u64)], parts: u64) {
         let Deduplication { equal_share, copies, .. } = self.settings;
         // Of equal parts that are cold all but one take no room.
@@ -59,7 +59,7 @@ impl EqualData {
         self.spared_share = equal_share * spared;
     }
 
-    /// Where that lies which is at a byte: elsewhere in the store if an equal part is kept for it.
+    /// Place of the data at a byte: elsewhere in the store if an equal part is kept for them.
     fn kept_at(&self, at: u64, extent_bytes: u64, seed: u64) -> u64 {
         let extent = at / extent_bytes;
         let group = extent - extent % u64::from(self.settings.copies);
@@ -78,14 +78,14 @@ impl EqualData {
 }
 
 impl Array {
-    /// Where that lies which is at a byte of a store: elsewhere in it if an equal part is kept for it.
+    /// Place of the data at a byte of a store: elsewhere in it if an equal part is kept for them.
     pub(super) fn kept_at(&self, store: usize, at: u64) -> u64 {
         let extent_bytes = self.hardware.replicated_stores[store].extent_bytes;
         let equal = self.replicated[store].cold_data.equal.as_ref();
         equal.map_or(at, |equal| equal.kept_at(at, extent_bytes, self.seed))
     }
 
-    /// What it takes a core to fingerprint what is written.
+    /// Processor time for the fingerprints of written data, ns.
     pub(super) fn fingerprint_ns(&self, store: usize, bytes: u64) -> u64 {
         let settings = &self.hardware.replicated_stores[store];
         settings.deduplication.map_or(0, |_| (bytes as f64 * 1e3 / settings.fingerprint_mb_per_s) as u64)

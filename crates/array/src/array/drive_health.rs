@@ -18,46 +18,46 @@ use super::{Array, Happening, JobId, Kind};
 use crate::hardware::{StoreNode, Target};
 use crate::mix;
 
-/// With fewer accesses in an interval a drive is not judged.
+/// Least number of accesses in an interval for a drive to be judged.
 const ENOUGH_ACCESSES: u64 = 50;
 
-/// What is known about the drives of a store.
+/// Health of the drives of a store.
 #[derive(Default)]
 pub(super) struct Health {
-    /// Drives with bad extents: one in this number.
+    /// Drives with bad extents; the value n means one in n.
     rotten: BTreeMap<usize, u64>,
-    /// Bad copies, drive and extent, that were written again.
+    /// Repaired bad copies: drive and extent.
     repaired: FixedHashSet<(usize, u64)>,
-    /// Accesses of each drive and the time they took, in ns, up to the last look.
+    /// Accesses of each drive and their total time in ns at the last comparison.
     seen: BTreeMap<usize, (u64, u64)>,
-    /// Drives that are emptied or left out: of 2^32 extents, those that are elsewhere.
+    /// Drives that are emptied or left out, with the number of their extents, of 2^32, that have moved.
     emptied: BTreeMap<usize, u64>,
 }
 
 impl Health {
-    /// Whether an extent with this hash is no longer on a drive.
+    /// Whether an extent with this hash has moved away from a drive.
     pub fn is_elsewhere(&self, drive: usize, hash: u64) -> bool {
         self.emptied.get(&drive).is_some_and(|share| mix(hash) >> 32 < *share)
     }
 
-    /// Whether a drive takes nothing new.
+    /// Whether a drive takes no new data.
     pub fn is_given_up(&self, drive: usize) -> bool {
         self.emptied.contains_key(&drive)
     }
 
-    /// The drive that is being emptied.
+    /// Drive that is being emptied.
     pub fn emptying(&self) -> Option<usize> {
         self.emptied.iter().find(|(_, share)| **share < 1 << 32).map(|(drive, _)| *drive)
     }
 
-    /// Adds this many of 2^32 extents to those that are elsewhere.
+    /// Adds a number of extents, of 2^32, that have moved away from a drive.
     pub fn emptied(&mut self, drive: usize, more: u64) {
         if let Some(share) = self.emptied.get_mut(&drive) {
             *share = (*share + more.max(1)).min(1 << 32);
         }
     }
 
-    /// The state of a drive, in words.
+    /// State of a drive for people.
     pub fn words(&self, drive: usize) -> Option<String> {
         let share = *self.emptied.get(&drive)?;
         Some(if share < 1 << 32 {
@@ -67,7 +67,7 @@ impl Health {
         })
     }
 
-    /// What was repaired, in words.
+    /// Repairs for people.
     pub fn repairs(&self) -> Option<String> {
         let count = self.repaired.len();
         (count > 0).then(|| format!("{count} bad copies put right"))
@@ -79,7 +79,7 @@ fn has_drive(node: &StoreNode, drive: usize) -> bool {
 }
 
 impl Array {
-    /// From now on one extent in this number fails its checksum on a drive.
+    /// Makes one in this many extents of a drive fail its checksum.
     pub(super) fn rot_extents(&mut self, drive: usize, one_in: u64) {
         if let Some(store) = self.store_of_drive(drive) {
             self.replicated[store].health.rotten.insert(drive, one_in.max(1));
@@ -97,7 +97,7 @@ impl Array {
         health.rotten.get(&drive).is_some_and(is_rotten) && !health.repaired.contains(&(drive, extent))
     }
 
-    /// Reads a copy for a job, which waits; says `false`, and reads nothing, if the copy is well.
+    /// Reads a bad copy for a waiting job. `false`, without a read, if the copy is good.
     pub(super) fn read_bad_copy(
         &mut self,
         id: JobId,
@@ -117,7 +117,7 @@ impl Array {
         true
     }
 
-    /// A copy was read and is bad: another one is read.
+    /// Handles a bad copy that was read: reads another copy.
     pub(super) fn found_bad_copy(&mut self, store: usize, extent: u64, drive: usize, waits: JobId) {
         let good = self.holders(store, extent).into_iter().find_map(|holder| {
             let (other, byte) = self.extent_place(store, holder, extent)?;
@@ -140,7 +140,7 @@ impl Array {
         self.replicated[store].health.repaired.insert((drive, extent));
     }
 
-    /// The good copy was read: the request goes on, and the bad one is written again.
+    /// Handles a good copy that was read in place of a bad one: the request goes on, and the bad copy is rewritten.
     pub(super) fn found_good_copy(&mut self, store: usize, extent: u64, drive: usize, waits: JobId) {
         self.part_done(waits);
         let bytes = self.hardware.replicated_stores[store].extent_bytes;
@@ -153,7 +153,7 @@ impl Array {
         }
     }
 
-    /// Compares the drives of a store with their peers.
+    /// Compares the drives of a store with each other, and starts to empty a slow one.
     pub(super) fn look_at_drives(&mut self, store: usize) {
         let settings = self.hardware.replicated_stores[store].clone();
         let kinds: [fn(&StoreNode) -> &Vec<usize>; 2] = [|node| &node.flash, |node| &node.disks];
@@ -174,7 +174,7 @@ impl Array {
         self.look_later(store);
     }
 
-    /// Looks at the drives of a store when the interval is over.
+    /// Sets the timer for the next comparison of a store's drives.
     pub(super) fn look_later(&mut self, store: usize) {
         let settings = &self.hardware.replicated_stores[store];
         if settings.slow_drive_factor > 0.0 && settings.moves_mb_per_s > 0.0 {
@@ -183,7 +183,7 @@ impl Array {
         }
     }
 
-    /// Mean time of an access of a drive since the last look, while it was busy.
+    /// Mean time of an access of a busy drive since the last comparison, ns.
     fn access_ns(&mut self, store: usize, drive: usize) -> Option<u64> {
         let now = self.drive_statistics[drive].work(self.now_ns);
         let health = &mut self.replicated[store].health;
@@ -193,7 +193,7 @@ impl Array {
         (accesses >= ENOUGH_ACCESSES && !health.is_given_up(drive)).then(|| busy_ns / accesses)
     }
 
-    /// An extent of a drive goes to another drive of its node, from another node.
+    /// Moves an extent of a drive to another drive of its node, reading it from another node.
     pub(super) fn empty_drive(&mut self, id: JobId, store: usize, drive: usize) {
         let settings = &self.hardware.replicated_stores[store];
         let bytes = settings.extent_bytes;
@@ -218,7 +218,7 @@ impl Array {
         self.replicated[store].health.emptied(drive, (1 << 32) / extents);
     }
 
-    /// The move that a drive needs that is being emptied.
+    /// Next move that empties a slow drive.
     pub(super) fn next_emptying(&self, store: usize) -> Option<Move> {
         self.replicated[store].health.emptying().map(|drive| Move::Empty { drive: drive as u32 })
     }

@@ -26,33 +26,33 @@ use crate::hardware::{ReplicatedStore, StoreNode, Target, VolumePlacement};
 use crate::mix;
 use crate::residency::{Residency, Swap};
 
-/// The extents of a store.
+/// Extents of a replicated store: their nodes, drives and tiers.
 pub(super) struct Extents {
-    /// Which extents are on flash.
+    /// Residency of extents on flash.
     tiers: Residency,
-    /// What all copies would take untreated, and what there is for them on flash and on disks.
+    /// Bytes of all copies without treatment, and the space for them on flash and disks.
     written_bytes: f64,
     flash_bytes: f64,
     disk_bytes: f64,
-    /// Share of each disk that extents use, and of the room for them on flash.
+    /// Used share of each disk, and of the space for extents on flash.
     disk_used_share: f64,
     flash_used_share: f64,
-    /// Drives that are lost.
+    /// Lost drives.
     pub dead: Vec<bool>,
-    /// The end of each volume in the store, and the node that it began on.
+    /// End of each volume in the store, and the node on which it began.
     first_homes: Vec<(u64, usize)>,
-    /// Extents whose home is another one now.
+    /// Extents that have another home node now.
     new_homes: FixedHashMap<u64, u32>,
-    /// How often an extent was read over the network for want of a copy, and by which node.
+    /// Number of reads of an extent over the network for lack of a local copy, and the reading node.
     read_from_afar: FixedHashMap<u64, (u32, u32)>,
     moves: VecDeque<Move>,
-    /// Moves are being made.
+    /// Whether moves of extents are in progress.
     moving: bool,
     next_move_ns: u64,
 }
 
 impl Extents {
-    /// Of data that take this share of the room that they would take untreated.
+    /// Creates the extents for data that take this share of their untreated size.
     pub fn new(
         store: &ReplicatedStore,
         drives: &[DriveState],
@@ -88,7 +88,7 @@ impl Extents {
         extents
     }
 
-    /// Data take this share now of the room that they would take untreated: so much of them fits on flash.
+    /// Sets the share of their untreated size that data take now, from which the share on flash follows.
     pub fn fill(&mut self, stored_share: f64) {
         let stored = self.written_bytes * stored_share;
         let has_disks = self.disk_bytes > 0.0;
@@ -110,7 +110,7 @@ impl Extents {
 }
 
 impl Array {
-    /// Nodes that hold an extent, its home first if it holds one. In a strip that is one node.
+    /// Nodes that hold an extent, its home first if it holds one; a single node for an extent in a strip.
     pub(super) fn holders(&self, store: usize, extent: u64) -> SmallVec<[usize; 3]> {
         let mut holders = self.replica_nodes(store, extent);
         if self.is_in_strip(store, extent) {
@@ -119,7 +119,7 @@ impl Array {
         holders
     }
 
-    /// Nodes that hold an extent when it is replicated, its home first if it holds one.
+    /// Nodes of a replicated extent, its home first if it holds a copy.
     pub(super) fn replica_nodes(&self, store: usize, extent: u64) -> SmallVec<[usize; 3]> {
         let settings = &self.hardware.replicated_stores[store];
         let home = self.replicated[store].extents.home(extent, settings.extent_bytes);
@@ -141,13 +141,13 @@ impl Array {
         holders
     }
 
-    /// Whether the home of an extent holds a copy of it.
+    /// Whether the home node of an extent holds a copy of it.
     fn has_local_copy(&self, store: usize, extent: u64) -> bool {
         let local_pct = self.hardware.replicated_stores[store].local_reads_pct;
         mix(extent ^ self.seed) % 10_000 < (local_pct * 100.0) as u64
     }
 
-    /// Drive and byte of an extent on a node; `None` if the drive is lost.
+    /// Drive and offset of an extent on a node; `None` if the drive is lost.
     pub(super) fn extent_place(&self, store: usize, node: usize, extent: u64) -> Option<(usize, u64)> {
         self.place_in_tier(store, node, extent, self.is_on_flash(store, extent))
     }
@@ -168,7 +168,7 @@ impl Array {
         (!self.replicated[store].extents.dead[drive]).then_some((drive, byte))
     }
 
-    /// Drive and byte of an extent on a node, whether the drive is well or not.
+    /// Drive and offset of an extent on a node, also on a lost drive.
     pub(super) fn spot(&self, store: usize, node: usize, extent: u64, on_flash: bool) -> (usize, u64) {
         let settings = &self.hardware.replicated_stores[store];
         let state = &self.replicated[store].extents;
@@ -190,7 +190,7 @@ impl Array {
         (drive, byte)
     }
 
-    /// How many extents a drive holds, as far as the drives of a kind hold the same.
+    /// Number of extents on a drive, taking drives of a kind as equally full.
     pub(super) fn extents_on(&self, store: usize, drive: usize) -> u64 {
         let settings = &self.hardware.replicated_stores[store];
         let on_flash = settings.nodes.iter().any(|node| node.flash.contains(&drive));
@@ -203,7 +203,7 @@ impl Array {
         ((self.drives[drive].capacity_bytes() as f64 * share) as u64 / settings.extent_bytes).max(1)
     }
 
-    /// The copy of an extent that a node reads, and its place: its own one, if it has one that is well.
+    /// Copy of an extent that a node reads, with its place: its own if that is good.
     pub(super) fn nearest_copy(
         &self,
         store: usize,
@@ -218,7 +218,7 @@ impl Array {
             .or_else(|| self.recopied_part(store, extent))
     }
 
-    /// A node has read an extent that it holds no copy of: often enough, and it gets one.
+    /// Counts a read of an extent over the network; after enough of them the node gets a copy.
     pub(super) fn read_from_afar(&mut self, store: usize, node: usize, extent: u64) {
         if !self.has_local_copy(store, extent) || self.holders(store, extent).contains(&node) {
             return;
@@ -243,7 +243,7 @@ impl Array {
         }
     }
 
-    /// Makes the next move.
+    /// Starts the next move of an extent.
     pub(super) fn move_extent(&mut self, store: usize) {
         let settings = &self.hardware.replicated_stores[store];
         let (bytes, mb_per_s) = (settings.extent_bytes, settings.moves_mb_per_s);
@@ -289,8 +289,8 @@ impl Array {
         self.part_done(id);
     }
 
-    /// An extent of a region goes to flash, or back: on each node that holds it. Any of them will do: all
-    /// extents of a region are alike.
+    /// Moves an extent of a region to flash, or back, on each node that holds it. Extents of a region are alike, so
+    /// any will do.
     fn change_tier(&mut self, id: JobId, store: usize, region_at: u64, to_flash: bool) {
         let bytes = self.hardware.replicated_stores[store].extent_bytes;
         let state = &self.replicated[store].extents;
@@ -305,7 +305,7 @@ impl Array {
         }
     }
 
-    /// A read goes to an extent: where the store moves extents between its tiers it is counted.
+    /// Counts a read of an extent, if the store moves extents between tiers.
     pub(super) fn count_extent_read(&mut self, store: usize, at: u64, bytes: u64) {
         if !self.hardware.replicated_stores[store].tiers_by_reads {
             return;
@@ -337,7 +337,7 @@ impl Array {
         self.at(at_ns, Happening::MoveExtent(store as u32));
     }
 
-    /// The volumes of a host in a replicated store go on on another node.
+    /// Moves the volumes of a host to another node of their replicated store.
     pub(super) fn move_volumes(&mut self, host: &str, to: usize) {
         for volume in self.volumes.iter_mut().filter(|volume| volume.placement.host == host) {
             if let Target::ReplicatedStore { store, node } = &mut volume.placement.target {

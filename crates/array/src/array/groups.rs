@@ -55,14 +55,14 @@ impl Array {
         }
     }
 
-    /// What a job reads is written to a range of a group.
+    /// Makes a job write what it reads to a range of a group.
     pub(super) fn copy_to(&mut self, id: JobId, group: usize, start: u64, bytes: u64) {
         for (raid, start, bytes) in self.places(group, start, bytes) {
             self.copy_to_raid(id, raid, start, bytes);
         }
     }
 
-    /// What a job reads is written to a range of a group's own drives.
+    /// Makes a job write what it reads to a range of a group's own drives.
     pub(super) fn copy_to_raid(&mut self, id: JobId, raid: usize, start: u64, bytes: u64) {
         match self.groups[raid].plan_write(start, bytes) {
             Ok((reads, writes)) => {
@@ -73,7 +73,7 @@ impl Array {
         }
     }
 
-    /// Sends what the cache of a controller wants on the drives.
+    /// Issues the destages that a controller's cache has decided on.
     pub(super) fn drain_destages(&mut self, controller: usize) {
         loop {
             let Some(cache) = &mut self.controllers[controller].cache else { return };
@@ -93,7 +93,7 @@ impl Array {
         self.plan_gathering(controller);
     }
 
-    /// Sees to it that gathered writes leave in time.
+    /// Sets the timer at which gathered writes are destaged.
     fn plan_gathering(&mut self, controller: usize) {
         let (groups, tiering) = (&self.groups, &self.tiering);
         let state = &mut self.controllers[controller];
@@ -117,7 +117,7 @@ impl Array {
         self.plan_gathering(controller);
     }
 
-    /// Writes wait for room in a cache.
+    /// Tells a cache that writes wait for room.
     pub(super) fn press(&mut self, controller: usize) {
         let (groups, tiering) = (&self.groups, &self.tiering);
         if let Some(cache) = &mut self.controllers[controller].cache {
@@ -126,7 +126,7 @@ impl Array {
         self.drain_destages(controller);
     }
 
-    /// A destage has ended: room for writes that wait.
+    /// Handles the end of a destage, which makes room for waiting writes.
     pub(super) fn destaged(&mut self, controller: usize, destage: Destage) {
         let (groups, tiering) = (&self.groups, &self.tiering);
         if let Some(cache) = &mut self.controllers[controller].cache {

@@ -60,7 +60,7 @@ impl Array {
         self.set_out(id);
     }
 
-    /// Sends a request over a path that is well; it stalls while there is none.
+    /// Sends a request over a working path; it waits while there is none.
     #[inline(always)]
     fn set_out(&mut self, id: JobId) {
         let job = &self.jobs[id as usize];
@@ -89,7 +89,7 @@ impl Array {
         self.at(arrives_ns, Happening::Arrive(id));
     }
 
-    /// Data of hosts pass through a controller, one after another; returns when they have.
+    /// Passes data through a controller, one after another. Returns the time when they have passed.
     #[inline]
     pub(super) fn pass_controller(&mut self, controller: usize, at_ns: u64, bytes: u64) -> u64 {
         let state = &mut self.controllers[controller];
@@ -102,7 +102,7 @@ impl Array {
         state.data_free_ns
     }
 
-    /// A path to the volume's controller, in turn, and that controller; [`NO_PATH`] for volumes without links.
+    /// Next path to the volume's controller, in turn, and that controller; [`NO_PATH`] for volumes without links.
     #[inline(always)]
     fn choose_path(&mut self, volume: usize) -> Option<(u32, usize)> {
         let state = &self.volumes[volume];
@@ -142,7 +142,7 @@ impl Array {
         Some((path as u32, controller))
     }
 
-    /// A volume whose controller is dead belongs to the partner.
+    /// Moves a volume whose controller has failed to the partner.
     fn check_owner(&mut self, volume: usize) {
         let owner = self.volumes[volume].owner;
         if !self.controllers[owner].alive
@@ -152,7 +152,7 @@ impl Array {
         }
     }
 
-    /// A request has reached its controller.
+    /// Handles the arrival of a request at its controller.
     pub(super) fn arrive(&mut self, id: JobId) {
         let job = &self.jobs[id as usize];
         let (controller, volume, kind) = (job.controller as usize, job.volume as usize, job.kind);
@@ -201,7 +201,8 @@ impl Array {
         });
     }
 
-    /// Reads what read-ahead has not, with `read` (job, first byte, bytes, disk of a mirror), and reads ahead.
+    /// Reads what read-ahead does not hold, by `read` (job, first byte, bytes, disk of a mirror), and starts
+    /// read-ahead.
     pub(super) fn read_with_streams(
         &mut self,
         id: JobId,
@@ -267,7 +268,7 @@ impl Array {
         self.part_done(id);
     }
 
-    /// Read-ahead is over. What it could not read is read by those who waited for it.
+    /// Handles the end of a read-ahead. Requests that waited for data which it did not get read themselves.
     pub(super) fn read_ahead(&mut self, id: JobId, volume: usize, stream: u64, ahead: u64) {
         let mut waited = Vec::new();
         let lost = self.job(id).lost;
@@ -285,7 +286,7 @@ impl Array {
         }
     }
 
-    /// A read has failed, or begins anew: no memory of a store has what it was to bring.
+    /// Removes data that a failed or repeated read was to bring from a store's memory.
     fn forget_read(&mut self, id: JobId) {
         let job = &self.jobs[id as usize];
         let volume = &self.volumes[job.volume as usize];
@@ -343,7 +344,7 @@ impl Array {
         }
     }
 
-    /// The cache has room: takes the data and acknowledges them.
+    /// Writes into the cache, which has room, and acknowledges.
     pub(super) fn write_cached(&mut self, id: JobId, controller: usize, group: usize) {
         let pieces = self.job(id).pieces.clone();
         let volume = self.job(id).volume as usize;
@@ -360,8 +361,8 @@ impl Array {
         self.drain_destages(controller);
     }
 
-    /// When a write of a volume that comes at `from_ns` has taken its controller's time, after earlier ones of
-    /// the volume.
+    /// Time at which a write of a volume that arrives at `from_ns` has taken its acknowledgement lane, after earlier
+    /// writes of the volume.
     pub(super) fn pass_lane(&mut self, controller: usize, volume: usize, from_ns: u64) -> u64 {
         let acknowledge_ns = self.controllers[controller].acknowledge_ns;
         match self.volumes[volume].lanes.iter_mut().min() {
@@ -373,7 +374,7 @@ impl Array {
         }
     }
 
-    /// The controller says that it has a write, after its time and after earlier writes of the volume.
+    /// Acknowledges a write, after the controller's time and earlier writes of the volume.
     pub(super) fn acknowledge(&mut self, id: JobId, controller: usize, volume: usize) {
         let at_ns = self.pass_lane(controller, volume, self.now_ns);
         self.job(id).remaining = 1;
@@ -381,7 +382,7 @@ impl Array {
         self.copy_to_partner(id);
     }
 
-    /// The controller has done its part: back to the host.
+    /// Sends a request that the controller has finished back to its host.
     pub(super) fn served(&mut self, id: JobId) {
         let job = &self.jobs[id as usize];
         if (job.retry || job.lost) && self.begins_anew(id) {
@@ -411,7 +412,7 @@ impl Array {
         }
     }
 
-    /// A drive died with commands of a request, or its data are lost. Whether the request begins anew.
+    /// Handles a job whose drive died or whose data are lost. Returns whether it begins anew.
     #[inline(never)]
     fn begins_anew(&mut self, id: JobId) -> bool {
         if matches!(self.job(id).kind, Kind::Read) {
@@ -426,7 +427,7 @@ impl Array {
         is_retried
     }
 
-    /// When data of a volume's store have come from another node to the volume's.
+    /// Time at which data from another node arrive at the node of the volume.
     fn send_from(&mut self, holder: usize, volume: usize, at_ns: u64, bytes: u64) -> u64 {
         let Target::ReplicatedStore { store, node } = self.volumes[volume].placement.target else {
             return at_ns;

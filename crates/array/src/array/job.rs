@@ -8,14 +8,14 @@ use crate::raid::Accesses;
 use crate::residency::Swap;
 use crate::space::Pieces;
 
-/// What happens at a time.
+/// Event of the array's queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Happening {
-    /// A rotating disk ends a command.
+    /// A rotating disk finishes a command.
     DriveReady(u32),
-    /// One of the things that a job waits for is over; on this drive, if it was a drive's.
+    /// One of the things that a job waits for is done, on this drive if it was a command.
     Done { job: JobId, drive: u32, read_bytes: u32 },
-    /// The storage software of a node has looked at a request.
+    /// The storage software of a node has handled a request.
     InNode(JobId),
     /// A request reaches its controller.
     Arrive(JobId),
@@ -23,11 +23,11 @@ pub(super) enum Happening {
     Complete(JobId),
     /// A command reaches its drive over the drive's link.
     Issue(u32),
-    /// Gathered writes of a controller have waited long enough.
+    /// The gathering time of a controller's writes is over.
     Gather(u32),
     /// The next move of an extent of a replicated store is due.
     MoveExtent(u32),
-    /// The drives of a replicated store are compared.
+    /// The comparison of a replicated store's drives is due.
     LookAtDrives(u32),
     /// The next step of a rebuild is due.
     Rebuild(u32),
@@ -45,18 +45,18 @@ pub(super) enum Happening {
     Scheduled(u32),
 }
 
-/// A move of an extent of a replicated store.
+/// Kind of an extent's move within a replicated store.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Move {
-    /// To a new home.
+    /// To a new home node.
     Home { extent: u64, node: u32 },
-    /// To another tier, and one back.
+    /// To another tier, in exchange for an extent that comes back.
     Tier(Swap),
     /// From a slow drive to another one of its node.
     Empty { drive: u32 },
-    /// To where it is, compressed.
+    /// Compression in place.
     Compress { extent: u64 },
-    /// Into a strip, with others.
+    /// Into a strip with other extents.
     Code { extent: u64 },
 }
 
@@ -64,7 +64,7 @@ pub(super) enum Move {
 pub(super) enum Kind {
     Read,
     Write,
-    /// Written to the drives before it is acknowledged.
+    /// Write that goes to the drives before it is acknowledged.
     WriteThrough,
     Sync,
     Destage {
@@ -80,93 +80,93 @@ pub(super) enum Kind {
         rebuild: u32,
         step: u32,
     },
-    /// A segment of a log store goes to its group.
+    /// Segment of a log-structured store that is written to its group.
     Segment {
         store: u32,
         written: u64,
     },
-    /// A write leaves the write log of a node.
+    /// Write that leaves the write log of a node.
     Drain {
         store: u32,
         node: u32,
         at: u64,
         bytes: u64,
     },
-    /// An extent of a lost drive is copied.
+    /// Copy of an extent of a lost drive.
     Recopy {
         store: u32,
     },
-    /// A copy of an extent is read that is bad; a request waits.
+    /// Read of a bad copy of an extent, for which a request waits.
     BadCopy {
         store: u32,
         extent: u64,
         drive: u32,
         waits: JobId,
     },
-    /// Another copy is read in its place.
+    /// Read of another copy in place of a bad one.
     GoodCopy {
         store: u32,
         extent: u64,
         drive: u32,
         waits: JobId,
     },
-    /// An extent is moved.
+    /// Move of an extent.
     MoveExtent {
         store: u32,
         made: Move,
     },
-    /// A region is read that the partner at the other site does not have.
+    /// Read of a changed region for the partner at another site.
     ReadChanged {
         remote_copy: u32,
     },
-    /// It is on its way there.
+    /// Transfer of a changed region to the partner at another site.
     SendChanged {
         remote_copy: u32,
     },
-    /// A part of a slice moves to another tier.
+    /// Move of a part of a slice to another tier.
     MoveSlice {
         pool: u32,
     },
-    /// A part of a clone of a thin pool is read for another host.
+    /// Read of a part of a thin pool's clone for another host.
     ReadClone {
         pool: u32,
         index: u32,
     },
-    /// It is on its way there.
+    /// Transfer of a part of a clone to that host.
     PassClone {
         pool: u32,
         index: u32,
     },
-    /// No request waits for it.
+    /// Work for which no request waits.
     Background,
 }
 
 pub(super) struct Job {
     pub(super) kind: Kind,
-    /// Things it waits for.
+    /// Number of things that the job waits for.
     pub(super) remaining: u32,
-    /// A drive died with a command of it.
+    /// Whether a drive died with a command of the job, so that it must be repeated.
     pub(super) retry: bool,
     pub(super) lost: bool,
-    /// The thin pool has no room for what it writes.
+    /// Whether the thin pool has no room for the job's write.
     pub(super) no_room: bool,
-    /// Its pieces are places of the group, not of a thin volume.
+    /// Whether the pieces are places of the group rather than of a thin volume.
     pub(super) is_placed: bool,
     pub(super) request: RequestId,
     pub(super) volume: u32,
     pub(super) submitted_ns: u64,
-    /// First byte on the volume.
+    /// Offset on the volume.
     pub(super) volume_byte: u64,
-    /// On the target.
+    /// Pieces on the target.
     pub(super) pieces: Pieces,
     pub(super) bytes: u64,
     pub(super) controller: u32,
     pub(super) path: u32,
-    /// The node that data come from over the network.
+    /// Node from which data come over the network.
     pub(super) remote: Option<u32>,
-    /// What it has read that is to be decompressed.
+    /// Compressed bytes that the job has read.
     pub(super) compressed_bytes: u64,
-    /// What is written when the reads are over.
+    /// Accesses to write once the reads are done.
     pub(super) then_write: Accesses,
 }
 
@@ -193,7 +193,7 @@ impl Job {
         }
     }
 
-    /// In its place: building a job elsewhere and moving it here took a tenth of a simulation.
+    /// Resets the job for new work in place; creating and moving one took a tenth of a simulation's time.
     pub(super) fn begin(&mut self, kind: Kind, now_ns: u64) {
         self.kind = kind;
         (self.remaining, self.retry, self.lost) = (0, false, false);

@@ -23,20 +23,19 @@ use crate::residency::Residency;
 
 pub(super) struct LogStoreState {
     memory: Lru,
-    /// Writes that wait for room, of all controllers: the room is the store's. While one waits, a segment is on
-    /// its way.
+    /// Writes of all controllers that wait for room in the store. While one waits, a segment is being written.
     pub waiting: VecDeque<JobId>,
-    /// Written bytes that the write memory holds.
+    /// Written bytes in the write memory.
     held_bytes: u64,
     held_max_bytes: u64,
-    /// Of them in the open segment, before and after compression.
+    /// Bytes in the open segment, before and after compression.
     open_written_bytes: u64,
     open_stored_bytes: u64,
     segment_bytes: u64,
     log_at: u64,
     log_wrapped: bool,
     flash_at: u64,
-    /// What the flash holds of the volumes.
+    /// Residency of the volumes' blocks on flash.
     residency: Residency,
     used_share: f64,
     cleaning_owed: f64,
@@ -91,7 +90,7 @@ impl Array {
         });
     }
 
-    /// Reads a range of a volume from wherever it is; the job waits for it.
+    /// Reads a range of a volume from memory, flash or group; the job waits for it.
     fn read_log_pieces(&mut self, id: JobId, volume: usize, store: usize, start: u64, bytes: u64) {
         let settings = &self.hardware.log_stores[store];
         let (block_bytes, stored) = (settings.block_bytes, settings.stored_per_written);
@@ -211,7 +210,7 @@ impl Array {
         self.clean(store, group, length, capacity);
     }
 
-    /// Reads live data of old segments and writes them on, as far as cleaning is owed.
+    /// Reads live data of old segments and writes them again, as far as cleaning is due.
     fn clean(&mut self, store: usize, group: usize, length: u64, capacity: u64) {
         while self.log_stores[store].cleaning_owed >= length as f64 {
             let state = &mut self.log_stores[store];
@@ -233,13 +232,13 @@ impl Array {
         }
     }
 
-    /// A segment is on the drives: room for writes that wait.
+    /// Handles a written segment, which makes room for waiting writes.
     pub(super) fn segment_written(&mut self, store: usize, written: u64) {
         self.log_stores[store].held_bytes -= written;
         self.admit_waiting(store);
     }
 
-    /// Takes the writes that wait, in their order, as far as there is room.
+    /// Admits waiting writes in order, as far as there is room.
     fn admit_waiting(&mut self, store: usize) {
         while let Some(id) = self.log_stores[store].waiting.front().copied() {
             let bytes = self.job(id).bytes;

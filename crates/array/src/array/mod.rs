@@ -69,7 +69,7 @@ struct ControllerState {
     /// Writes to groups that wait for room in the cache.
     waiting: VecDeque<JobId>,
     command_ns: u64,
-    /// 0: data take no time.
+    /// Data rate, MB/s; 0: data take no time.
     mb_per_s: f64,
     acknowledge_ns: u64,
     command_free_ns: u64,
@@ -89,19 +89,19 @@ struct ControllerState {
 struct VolumeState {
     placement: VolumePlacement,
     space: Space,
-    /// First byte among the data of its store.
+    /// Offset of the volume among the data of its store.
     store_base: u64,
-    /// Where its chunks are, in a thin pool.
+    /// Map of the volume's chunks, in a thin pool.
     thin: ThinMap,
     streams: Streams,
     owner: usize,
     next_path: u32,
-    /// When each of its acknowledgement lanes is free.
+    /// Time at which each acknowledgement lane of the volume is free.
     lanes: Vec<u64>,
     statistics: VolumeStatistics,
 }
 
-/// The storage of a simulation. See [`Hardware`] for its parts.
+/// Storage model of a simulation, built from [`Hardware`].
 pub struct Array {
     hardware: Hardware,
     now_ns: u64,
@@ -110,27 +110,27 @@ pub struct Array {
     free_jobs: Vec<JobId>,
     drives: Vec<DriveState>,
     drive_statistics: Vec<DriveStatistics>,
-    /// The link of each drive.
+    /// Link of each drive.
     drive_links: Vec<Option<usize>>,
     links: Vec<LinkState>,
     groups: Vec<Raid>,
     log_stores: Vec<LogStoreState>,
     replicated: Vec<ReplicatedState>,
     thin_pools: Vec<ThinState>,
-    /// The tiers of each group that stands for a pool of several.
+    /// Tiers of each group that stands for a tiered pool.
     tiering: Vec<Option<TieringState>>,
     read_caches: Vec<ReadCacheState>,
-    /// The read cache of each group.
+    /// Read cache of each group.
     in_front: Vec<Option<InFront>>,
     remote_copies: Vec<RemoteCopyState>,
     seed: u64,
-    /// The group and slot of each drive.
+    /// Group and slot of each drive.
     drive_slots: Vec<Option<(usize, usize)>>,
     controllers: Vec<ControllerState>,
     volumes: Vec<VolumeState>,
     rebuilds: Vec<RebuildState>,
     spares: VecDeque<usize>,
-    /// The volume here of each volume of the world, by number.
+    /// Volume of the array for each volume of the world, by number.
     attached: Vec<Option<u32>>,
     issued: Vec<(u32, Command)>,
     free_issued: Vec<u32>,
@@ -149,20 +149,20 @@ pub struct Array {
 }
 
 impl Array {
-    /// Something that happens at a time of the simulation. Times that have passed mean now.
+    /// Schedules an event at a time of the simulation; a time in the past means now.
     pub fn schedule(&mut self, at: Time, event: Event) {
         let index = self.schedule.len() as u32;
         self.schedule.push(event);
         self.at(at.ns.max(self.now_ns), Happening::Scheduled(index));
     }
 
-    /// What each part did since the last [`Self::reset_statistics`]. Time moves on to `now` first.
+    /// Figures of each part since the last [`Self::reset_statistics`]. Advances to `now` first.
     pub fn report(&mut self, now: Time) -> DeviceReport {
         self.advance(now.ns);
         self.make_report()
     }
 
-    /// Begins a new window of [`Self::report`] at `now`.
+    /// Starts a new window of [`Self::report`] at `now`.
     pub fn reset_statistics(&mut self, now: Time) {
         self.advance(now.ns);
         self.clear_statistics();
@@ -172,7 +172,7 @@ impl Array {
         self.queue.plan(at_ns, happening);
     }
 
-    /// Lets everything happen that is due by now.
+    /// Processes all events up to now.
     #[inline]
     fn advance(&mut self, now_ns: u64) {
         if self.queue.next_ns() <= now_ns {
@@ -206,7 +206,7 @@ impl Array {
         }
     }
 
-    /// What no request waits for. Apart from the rest, which is short without it.
+    /// Continues work for which no request waits. Kept apart, so that the rest stays short.
     #[inline(never)]
     fn go_on_in_background(&mut self, happening: Happening) {
         match happening {
@@ -242,13 +242,13 @@ impl Array {
         self.jobs.len() as u32 - 1
     }
 
-    /// Bytes of all volumes whose targets are these that files have ever used.
+    /// Bytes that files have ever used on the volumes with these targets.
     fn data_bytes(&self, is_on: impl Fn(&Target) -> bool) -> u64 {
         let volumes = self.volumes.iter().filter(|volume| is_on(&volume.placement.target));
         volumes.map(|volume| volume.space.high_water()).sum()
     }
 
-    /// The volume here of a volume of the world.
+    /// Volume of the array for a volume of the world.
     fn attached(&self, volume: VolumeId) -> Option<usize> {
         self.attached.get(volume.0 as usize).copied().flatten().map(|index| index as usize)
     }
@@ -324,7 +324,7 @@ impl Array {
         }
     }
 
-    /// What a disk ended beside a command: commands that waited for its cache.
+    /// Handles commands that a disk completed besides the one that ended: those that waited for its cache.
     #[inline(never)]
     fn others_done(&mut self, drive: u32) {
         let mut all_done = std::mem::take(&mut self.done);
@@ -343,7 +343,7 @@ impl Array {
         }
     }
 
-    /// A command of a job has ended on a drive, or something else that it waited for.
+    /// Handles the end of a command, or of something else that a job waited for.
     #[inline]
     fn command_done(&mut self, job: JobId, drive: u32, read_bytes: u32) {
         if drive != NO_DRIVE {
@@ -370,7 +370,7 @@ impl Array {
         }
     }
 
-    /// Everything that a job waited for is over.
+    /// Continues a job after everything that it waited for.
     #[inline(always)]
     fn go_on(&mut self, id: JobId) {
         let job = self.job(id);
@@ -515,7 +515,7 @@ impl StorageModel for Array {
     }
 }
 
-/// Nanoseconds of microseconds.
+/// Converts microseconds to ns.
 fn ns(duration_us: f64) -> u64 {
     (duration_us * 1e3) as u64
 }

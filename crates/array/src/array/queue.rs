@@ -5,15 +5,15 @@ use std::collections::BinaryHeap;
 
 use super::job::Happening;
 
-/// Bits of an order that name a drive.
+/// Number of bits of an order that hold the drive.
 const DRIVE_BITS: u32 = 24;
-/// Comes after all that is planned.
+/// Order after all planned events.
 const NEVER: u128 = u128::MAX;
-/// The time of what never happens.
+/// Time that never comes, ns.
 pub(super) const NEVER_NS: u64 = u64::MAX;
 
-/// Time, number in the order of planning, and drive, in one number that takes one comparison. The number has 40 bits:
-/// enough for a million a second over twelve days.
+/// Packs time, planning number and drive into one number, for a single comparison. The planning number has 40 bits: a
+/// million a second over twelve days.
 fn order(at_ns: u64, number: u64, drive: u32) -> u128 {
     u128::from(at_ns) << 64 | u128::from(number << DRIVE_BITS | u64::from(drive))
 }
@@ -28,7 +28,7 @@ struct Planned {
     happening: Happening,
 }
 
-/// What is first is the greatest: a heap gives that.
+/// Reversed, because a heap returns the greatest.
 impl Ord for Planned {
     fn cmp(&self, other: &Planned) -> Ordering {
         other.order.cmp(&self.order)
@@ -49,12 +49,12 @@ impl PartialEq for Planned {
 
 impl Eq for Planned {}
 
-/// When each drive is ready next, and which is first: a tournament of all drives. A drive's next time needs a walk from
-/// its place to the root, where a heap would need two walks and move more bytes.
+/// Times at which drives are ready, with the earliest on top: a tournament tree. A new time needs one walk from its
+/// leaf to the root, where a heap would need two.
 struct Tournament {
-    /// Of a full binary tree, the root at 1: each has the lesser order of the two below it. The drives are its leaves.
+    /// Full binary tree with the root at 1: each node has the lesser order of its children. Drives are the leaves.
     orders: Vec<u128>,
-    /// The order of the root.
+    /// Order at the root.
     first: u128,
 }
 
@@ -63,7 +63,7 @@ impl Tournament {
         Tournament { orders: vec![NEVER; 2 * drives.next_power_of_two().max(1)], first: NEVER }
     }
 
-    /// Makes room for one more drive behind the others.
+    /// Adds a drive at the end.
     fn add_drive(&mut self, drives: usize) {
         if drives == self.orders.len() / 2 {
             let before = std::mem::replace(self, Tournament::new(drives + 1));
@@ -89,9 +89,9 @@ impl Tournament {
     }
 }
 
-/// The queue of all that happens.
+/// Queue of the array's events.
 pub(super) struct Queue {
-    /// What happens first, but for drives. It stands outside of the heap: most of the time nothing else is planned.
+    /// Earliest event except those of drives. It is kept outside of the heap, which is usually empty.
     first: Planned,
     heap: BinaryHeap<Planned>,
     drives: Tournament,
@@ -101,13 +101,13 @@ pub(super) struct Queue {
 const NOTHING: Planned = Planned { order: NEVER, happening: Happening::Scheduled(u32::MAX) };
 
 impl Queue {
-    /// A queue for this number of drives.
+    /// Creates a queue for this number of drives.
     pub fn new(drives: usize) -> Queue {
         assert!(drives <= 1 << DRIVE_BITS, "more drives than an order can name");
         Queue { first: NOTHING, heap: BinaryHeap::new(), drives: Tournament::new(drives), number: 0 }
     }
 
-    /// One more drive, behind `drives` others.
+    /// Adds a drive after `drives` others.
     pub fn add_drive(&mut self, drives: usize) {
         self.drives.add_drive(drives);
     }
@@ -129,7 +129,7 @@ impl Queue {
         self.heap.push(planned);
     }
 
-    /// Plans when a drive is ready, in place of what was planned for it.
+    /// Sets the time at which a drive is ready, in place of its last one.
     #[inline]
     pub fn plan_drive(&mut self, drive: u32, at_ns: Option<u64>) {
         let planned = self.drives.orders[self.drives.leaf(drive)];
@@ -144,21 +144,20 @@ impl Queue {
         }
     }
 
-    /// All that is planned, but for drives, in no order.
+    /// Planned events except those of drives, in no order.
     #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = Happening> {
         let first = Some(&self.first).filter(|first| first.order != NEVER);
         first.into_iter().chain(&self.heap).map(|planned| planned.happening)
     }
 
-    /// When the next thing happens; [`NEVER_NS`] if nothing is planned.
+    /// Time of the next event; [`NEVER_NS`] if there is none.
     #[inline]
     pub fn next_ns(&self) -> u64 {
         time_ns(self.first.order.min(self.drives.first))
     }
 
-    /// Takes what happens next, if it does by `until_ns`: when and what. A drive that is ready stays planned until its
-    /// next time is.
+    /// Takes the next event up to `until_ns`, with its time. A ready drive keeps its entry until its next time is set.
     #[inline]
     pub fn pop(&mut self, until_ns: u64) -> Option<(u64, Happening)> {
         let drive = self.drives.first;

@@ -24,9 +24,9 @@ use crate::space::Piece;
 
 pub(super) struct ReadCacheState {
     residency: Residency,
-    /// Drives that are lost.
+    /// Lost drives of the cache.
     lost: BTreeSet<usize>,
-    /// Reads that the flash served alone, and the others that were looked up.
+    /// Number of reads that flash served alone, and of other lookups.
     pub hits: u64,
     pub misses: u64,
 }
@@ -54,24 +54,24 @@ pub(super) fn check(cache: &ReadCache) -> Result<(), String> {
     Ok(())
 }
 
-/// The cache in front of a group.
+/// Read cache in front of a group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFront {
     pub cache: usize,
-    /// First byte of the group in the space of the cache.
+    /// Offset of the group in the address space of the cache.
     pub base: u64,
 }
 
-/// A part of a range of a group.
+/// Part of a range of a group: in the cache, or not.
 struct Part {
-    /// Drive and byte of its block in the cache, if that holds it.
+    /// Drive and offset of its block, if the cache holds it.
     flash: Option<(usize, u64)>,
     start: u64,
     bytes: u64,
 }
 
 impl Array {
-    /// A range of a group: each block that the cache holds, and what lies between them.
+    /// Divides a range of a group into blocks in the cache and the parts between them.
     fn parts_in(&self, InFront { cache, base }: InFront, start: u64, bytes: u64) -> SmallVec<[Part; 2]> {
         let block_bytes = self.hardware.read_caches[cache].block_bytes;
         let (mut parts, mut at, end) = (SmallVec::<[Part; 2]>::new(), start, start + bytes);
@@ -87,7 +87,7 @@ impl Array {
         parts
     }
 
-    /// Where the flash holds a byte of the space, if it does.
+    /// Place of a byte in the flash of the cache, if it holds that.
     fn flash_place(&self, cache: usize, at: u64) -> Option<(usize, u64)> {
         let (ReadCache { flash, block_bytes, .. }, state) =
             (&self.hardware.read_caches[cache], &self.read_caches[cache]);
@@ -101,7 +101,7 @@ impl Array {
         Some((drive, block % room.max(1) * block_bytes + at % block_bytes))
     }
 
-    /// Reads a range of a group for a job, which waits for it; from the cache in front of it what that holds.
+    /// Reads a range of a group for a waiting job, from the cache what it holds.
     #[inline]
     pub(super) fn read_cached(&mut self, id: JobId, group: usize, start: u64, bytes: u64, pin: Option<u64>) {
         let is_random = pin.is_none() && matches!(self.job(id).kind, Kind::Read);
@@ -135,7 +135,7 @@ impl Array {
         }
     }
 
-    /// A range of a group is written: so are the blocks of it that the cache in front of it holds.
+    /// Rewrites the cached blocks of a range of a group that is written.
     pub(super) fn refresh_cached(&mut self, group: usize, start: u64, bytes: u64) {
         let Some(in_front) = self.in_front[group] else { return };
         for part in self.parts_in(in_front, start, bytes) {
@@ -146,7 +146,7 @@ impl Array {
         }
     }
 
-    /// A drive is lost: if it is one of a cache, its blocks are there no more.
+    /// Handles a lost drive: if it belongs to a cache, its blocks are gone.
     pub(super) fn lose_cached(&mut self, drive: usize) {
         for (cache, state) in self.hardware.read_caches.iter().zip(&mut self.read_caches) {
             if cache.flash.contains(&drive) {
@@ -155,7 +155,7 @@ impl Array {
         }
     }
 
-    /// How many drives of a cache are lost, in words.
+    /// State of a cache's drives for people.
     pub(super) fn read_cache_state(&self, cache: usize) -> String {
         let (lost, all) = (self.read_caches[cache].lost.len(), self.hardware.read_caches[cache].flash.len());
         if lost == 0 { String::new() } else { format!("{lost} of {all} drives lost") }

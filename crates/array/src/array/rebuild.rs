@@ -25,16 +25,16 @@ use crate::raid::{PieceMove, Slot};
 
 const PATROL_BYTES: u64 = 1 << 20;
 
-/// A range that is to be rebuilt or moved.
+/// Range to be rebuilt or moved.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    /// Of the drive in a lost slot.
+    /// Range of the drive in a lost slot.
     Drive { slot: usize, start: u64, bytes: u64 },
-    /// A piece of a pool; its first bytes are at their new place already.
+    /// Piece of a pool; its first bytes have been moved already.
     Piece { to: PieceMove, into: u64 },
 }
 
-/// A step under way: its part, its first byte on the drive, and its end there.
+/// Step in progress: its part, its first byte on the drive, and its end.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     part: Part,
@@ -42,27 +42,27 @@ struct Step {
     end: u64,
 }
 
-/// What is being put in order.
+/// Purpose of the work: rebuild or rebalancing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// What a lost drive held.
+    /// Rebuild of a lost drive.
     Lost { drive: usize, slot: usize },
-    /// The share of drives that were added.
+    /// Rebalancing after drives were added.
     Added,
 }
 
-/// How far the rebuild of a lost drive, or a rebalancing, is.
+/// Progress of a rebuild or a rebalancing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RebuildStatus {
     /// The drive has not been given up yet.
     Waiting,
-    /// No spare is left, or no room in the pool: data stay without this copy.
+    /// No spare is left, or no room in the pool: the data stay without redundancy.
     NoSpare,
-    /// This share of what is to be rebuilt has been begun, 0 to 1.
+    /// In progress; share of the work that has begun, 0 to 1.
     UnderWay(f64),
-    /// Everything is rebuilt, since this time.
+    /// Complete since this time.
     Ended(Time),
-    /// Over, and something could not be rebuilt: too many other drives are lost, too.
+    /// Ended incompletely, because too many other drives are lost.
     Lost,
 }
 
@@ -70,20 +70,20 @@ pub(super) struct RebuildState {
     purpose: Purpose,
     group: usize,
     status: RebuildStatus,
-    /// Bytes of all parts, and of those that have been begun.
+    /// Bytes of all parts, and of those that have begun.
     total_bytes: u64,
     begun_bytes: u64,
     parts: VecDeque<Part>,
     next_step: u32,
     under_way: BTreeMap<u32, Step>,
     next_step_ns: u64,
-    /// The caller lets it go on at that time.
+    /// Whether a timer for the next step is set.
     is_timed: bool,
-    /// Pieces have no place to go to.
+    /// Number of pieces without a new place.
     without_room: bool,
-    /// First byte of a drive that cannot be worked out any more.
+    /// Offset on the drive from which it cannot be rebuilt any more.
     lost_from: Option<u64>,
-    /// The spare that it went to has been lost: its rebuild took the place of this one.
+    /// Whether the spare was lost as well; its rebuild then replaced this one.
     lost_spare: Option<usize>,
     ended: bool,
     started: bool,
@@ -96,8 +96,8 @@ impl RebuildState {
 }
 
 impl Array {
-    /// How far the rebuild of `drive` is, or the copying of what it held; `None` if it was not lost, or belongs
-    /// to nothing.
+    /// Progress of the rebuild of `drive`, or of the copying of its data; `None` if it was not lost, or belongs to
+    /// nothing.
     pub fn rebuild(&self, drive: usize) -> Option<RebuildStatus> {
         let of_drive = |state: &&RebuildState| matches!(state.purpose, Purpose::Lost { drive: lost, .. } if lost == drive);
         match self.rebuilds.iter().find(of_drive) {
@@ -107,13 +107,13 @@ impl Array {
         }
     }
 
-    /// Whether the last rebuild of a slot has come to data that are lost.
+    /// Whether the last rebuild of a slot met data that are lost.
     pub(super) fn is_given_up(&self, group: usize, slot: usize) -> bool {
         let last = self.rebuilds.iter().rfind(|state| state.is_of(group, slot));
         last.is_some_and(|state| state.status == RebuildStatus::Lost)
     }
 
-    /// How far the last rebalancing of `group` is; `None` if no drives were added to it.
+    /// Progress of the last rebalancing of `group`; `None` if no drives were added to it.
     pub fn rebalance(&self, group: usize) -> Option<RebuildStatus> {
         let of_group = |state: &&RebuildState| state.purpose == Purpose::Added && state.group == group;
         self.rebuilds.iter().rfind(of_group).map(|state| state.status)
@@ -130,7 +130,7 @@ impl Array {
         self.begin(Purpose::Lost { drive, slot }, group, start_ns);
     }
 
-    /// Adds drives like the first one of a dynamic pool to it, and begins to move pieces to them.
+    /// Adds drives like its first one to a dynamic pool, and begins to move pieces to them.
     pub(super) fn add_drives(&mut self, group: usize, count: u32) {
         if self.groups.get_mut(group).is_none_or(|raid| raid.pool().is_none()) {
             return;
@@ -168,8 +168,7 @@ impl Array {
         self.at(start_ns, Happening::Rebuild(index));
     }
 
-    /// First byte and bytes of what is used of the own drives of a group; of what there is, if whole drives are
-    /// rebuilt.
+    /// Used ranges (first byte, bytes) of a group's own drives; everything, if whole drives are rebuilt.
     fn used_ranges(&self, group: usize) -> Vec<(u64, u64)> {
         let mut pools = self.tiering.iter().flatten();
         match pools.find(|pool| pool.groups().any(|tier| tier == group)) {
@@ -179,7 +178,7 @@ impl Array {
         }
     }
 
-    /// First byte and bytes of what volumes use of a group; of what they have, if whole drives are rebuilt.
+    /// Ranges (first byte, bytes) that volumes use of a group; all of the volumes, if whole drives are rebuilt.
     pub(super) fn used_by_volumes(&self, group: usize) -> Vec<(u64, u64)> {
         let used_only = self.hardware.rebuild.used_only;
         let mut used: Vec<(u64, u64)> = Vec::new();
@@ -205,7 +204,7 @@ impl Array {
         used
     }
 
-    /// Finds where to rebuild to, and what.
+    /// Selects the target and the ranges of a rebuild.
     fn start_rebuild(&mut self, index: usize) {
         let (group, purpose) = (self.rebuilds[index].group, self.rebuilds[index].purpose);
         let used = self.used_ranges(group);
@@ -252,13 +251,13 @@ impl Array {
         self.groups[group].pool().map_or(0, |pool| pool.piece_bytes)
     }
 
-    /// The begin, or the next step, is due.
+    /// Handles the timer for the start or the next step of a rebuild.
     pub(super) fn rebuild_due(&mut self, index: usize) {
         self.rebuilds[index].is_timed = false;
         self.rebuild_step(index);
     }
 
-    /// Begins steps while the settings allow more under way.
+    /// Starts rebuild steps up to the allowed number.
     fn rebuild_step(&mut self, index: usize) {
         if !self.rebuilds[index].started {
             self.rebuilds[index].started = true;
@@ -307,7 +306,7 @@ impl Array {
         }
     }
 
-    /// Reads what a step takes and writes it, or gives the step up.
+    /// Reads what a step needs and writes it, or gives the step up.
     fn issue_step(&mut self, index: usize, step: u32) {
         let state = &mut self.rebuilds[index];
         let Some(Step { part, start, end }) = state.under_way.get(&step).copied() else { return };
@@ -350,8 +349,8 @@ impl Array {
         self.part_done(id);
     }
 
-    /// A step is on the drive: what it rebuilt can be read, up to the first step that still is under way. One
-    /// that lost a drive begins anew with what is left.
+    /// Handles a finished step: what it rebuilt can be read, up to the first step in progress. A step that lost a
+    /// drive is repeated with what is left.
     pub(super) fn rebuilt(&mut self, index: usize, step: u32, is_lost: bool) {
         if is_lost {
             self.issue_step(index, step);
@@ -401,7 +400,7 @@ impl Array {
         }
     }
 
-    /// Reads a piece of every idle drive, and comes back when the rate allows the next.
+    /// Patrol read: reads a piece of every idle drive, and repeats at the allowed rate.
     pub(super) fn patrol(&mut self, controller: usize) {
         let rate = self.hardware.controllers[controller].patrol_mb_per_s;
         let mut places = std::mem::take(&mut self.controllers[controller].patrol_next);

@@ -17,7 +17,7 @@ use crate::hardware::StoreNode;
 use crate::mix;
 use crate::residency::of_two_to_32;
 
-/// Bytes of a lost drive, those of them that are still to be copied, and when there were none any more.
+/// Bytes of a lost drive, those still to be copied, and the time when all were copied.
 struct Lost {
     drive: usize,
     bytes: u64,
@@ -31,7 +31,7 @@ impl Lost {
     }
 }
 
-/// The lost drives of a store, in the order in which they were.
+/// Lost drives of a store, in the order of their loss.
 #[derive(Default)]
 pub(super) struct Recopies {
     lost: Vec<Lost>,
@@ -40,13 +40,13 @@ pub(super) struct Recopies {
 }
 
 impl Recopies {
-    /// Whether an extent with this hash was on a drive that is lost, and has been copied.
+    /// Whether an extent with this hash was on a lost drive and has been copied.
     fn has_copied(&self, drive: usize, hash: u64) -> bool {
         let lost = self.lost.iter().find(|lost| lost.drive == drive);
         lost.is_some_and(|lost| hash >> 32 >= of_two_to_32(lost.left_share()))
     }
 
-    /// How far what lost drives of those asked for held is copied; `None` if none is lost.
+    /// Progress of copying for these lost drives; `None` if none of them is lost.
     pub fn status(&self, is_asked_for: impl Fn(usize) -> bool) -> Option<RebuildStatus> {
         let lost: Vec<&Lost> = self.lost.iter().filter(|lost| is_asked_for(lost.drive)).collect();
         let ended: Option<Vec<Time>> = lost.iter().map(|lost| lost.ended).collect();
@@ -60,20 +60,20 @@ impl Recopies {
 }
 
 impl StoreNode {
-    /// All its drives.
+    /// All drives of the node.
     pub(super) fn drives(&self) -> impl Iterator<Item = usize> {
         self.disks.iter().chain(&self.flash).copied()
     }
 }
 
 impl Array {
-    /// How far what a lost node of a replicated store held is copied; `None` if it lives.
+    /// Progress of copying the data of a lost node; `None` if the node is not lost.
     pub fn recopying(&self, store: usize, node: usize) -> Option<RebuildStatus> {
         let node = &self.hardware.replicated_stores[store].nodes[node];
         self.replicated[store].recopies.status(|drive| node.drives().any(|other| other == drive))
     }
 
-    /// A drive of a store is lost: its extents are read elsewhere, and copied from there.
+    /// Handles a lost drive of a store: its extents are read elsewhere, and copied from there.
     pub(super) fn lose_extents(&mut self, drive: usize) {
         let Some(store) = self.store_of_drive(drive) else { return };
         let bytes = self.extents_on(store, drive) * self.hardware.replicated_stores[store].extent_bytes;
@@ -94,7 +94,7 @@ impl Array {
         self.recopy(store);
     }
 
-    /// Copies extents, each from a drive of one node to a drive of another, while the settings allow more at a time.
+    /// Copies extents, each from a drive of one node to a drive of another, up to the allowed number at a time.
     fn recopy(&mut self, store: usize) {
         let settings = &self.hardware.replicated_stores[store];
         let bytes = settings.extent_bytes;
@@ -139,7 +139,7 @@ impl Array {
         }
     }
 
-    /// Where an extent is read whose copies were on drives that are lost, if one has been copied since.
+    /// Place of an extent whose copies were on lost drives, if it has been copied since.
     pub(super) fn recopied_part(&self, store: usize, extent: u64) -> Option<Part> {
         let settings = &self.hardware.replicated_stores[store];
         let state = &self.replicated[store];

@@ -22,18 +22,18 @@ use crate::links::Way;
 
 #[derive(Default)]
 pub(super) struct RemoteCopyState {
-    /// Writes that wait for the link.
+    /// Writes that wait for the link to the other site.
     waiting: Vec<JobId>,
-    /// Regions that the partner does not have as they are here: volume, number.
+    /// Regions that differ from the partner: volume, number.
     changed: BTreeSet<(u32, u64)>,
-    /// The most that `changed` has held since the last time that it was empty.
+    /// Largest size of `changed` since it was last empty.
     most: usize,
     copying: u32,
     in_sync_since: Option<Time>,
 }
 
 impl Array {
-    /// How far the partner is behind after a lost link; `None` if it never was.
+    /// Progress of the resynchronisation after a lost link; `None` if there was none.
     pub fn resync(&self, remote_copy: usize) -> Option<RebuildStatus> {
         let state = self.remote_copies.get(remote_copy)?;
         let left = state.changed.len() + state.copying as usize;
@@ -43,7 +43,7 @@ impl Array {
         }
     }
 
-    /// A write that this array is taking goes to the partner, too, if its volume has one; the job waits for both.
+    /// Sends a write also to the partner, if its volume has one; the job waits for both.
     pub(super) fn copy_to_partner(&mut self, id: JobId) {
         let volume = self.job(id).volume as usize;
         let copies = &self.hardware.remote_copies;
@@ -69,7 +69,7 @@ impl Array {
         }
     }
 
-    /// Sends the data of a job; it goes on when the partner's answer is back.
+    /// Sends the data of a job to the partner; the job goes on when the answer is back.
     fn send_to_partner(&mut self, id: JobId, index: usize) {
         let (bytes, copy) = (self.job(id).bytes, &self.hardware.remote_copies[index]);
         let link = &mut self.links[copy.link];
@@ -79,7 +79,7 @@ impl Array {
         self.at(back_ns, Happening::Done { job: id, drive: NO_DRIVE, read_bytes: 0 });
     }
 
-    /// A link is back: what waited for it goes on, and what changed without it is copied.
+    /// Handles a restored link: waiting requests go on, and changed regions are copied.
     pub(super) fn link_is_back(&mut self, link: usize) {
         for index in 0..self.hardware.remote_copies.len() {
             if self.hardware.remote_copies[index].link != link {
@@ -124,20 +124,20 @@ impl Array {
         self.part_done(id);
     }
 
-    /// A changed region has been read: it crosses the link.
+    /// Sends a changed region that was read over the link.
     pub(super) fn changed_read(&mut self, id: JobId, index: usize) {
         self.job(id).kind = Kind::SendChanged { remote_copy: index as u32 };
         self.job(id).remaining = 1;
         self.send_to_partner(id, index);
     }
 
-    /// The partner has a changed region.
+    /// Handles the arrival of a changed region at the partner.
     pub(super) fn changed_copied(&mut self, index: usize) {
         self.remote_copies[index].copying -= 1;
         self.copy_changed(index);
     }
 
-    /// What a link between sites is behind with, in words.
+    /// Backlog of a link between sites for people.
     pub(super) fn behind(&self, link: usize) -> Option<String> {
         let index = self.hardware.remote_copies.iter().position(|copy| copy.link == link)?;
         let (copy, state) = (&self.hardware.remote_copies[index], &self.remote_copies[index]);

@@ -26,7 +26,7 @@ use crate::hardware::{BLOCK_BYTES, ReplicatedStore, Target, VolumePlacement};
 use crate::links::Way;
 use crate::lru::Lru;
 
-/// Drains under way per drive of a node.
+/// Largest number of drains at a time per drive of a node.
 const DRAINS_PER_DRIVE: usize = 1;
 
 struct Node {
@@ -38,7 +38,7 @@ struct Node {
     /// Written ranges that are not drained yet: first byte in the store, bytes.
     drain: VecDeque<(u64, u64)>,
     draining: usize,
-    /// How often a block stands in `drain`, or is being drained.
+    /// Number of times that a block is in `drain`, or is being drained.
     undrained: FixedHashMap<u64, u32>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct ReplicatedState {
 }
 
 impl ReplicatedState {
-    /// Of the volumes that lie in it, in the order of their addresses.
+    /// Creates the store with the volumes in it, by address.
     pub fn new(
         store: &ReplicatedStore,
         drives: &[DriveState],
@@ -87,7 +87,7 @@ impl ReplicatedState {
 }
 
 impl Array {
-    /// The storage software takes its time, then the request goes on; writes of a volume one after another.
+    /// Passes a request through the storage software of a node; writes of a volume one after another.
     pub(super) fn enter_node(&mut self, id: JobId, store: usize, node: usize) {
         let mut work_ns = ns(self.hardware.replicated_stores[store].command_us);
         let is_write = matches!(self.job(id).kind, Kind::Write);
@@ -102,7 +102,7 @@ impl Array {
         self.at(at_ns, Happening::InNode(id));
     }
 
-    /// When the core of a node that is free first has done some work.
+    /// Time at which the earliest free core of a node has done some work.
     pub(super) fn use_core(&mut self, store: usize, node: usize, work_ns: u64) -> u64 {
         let now_ns = self.now_ns;
         let cores = &mut self.replicated[store].nodes[node].cores_free_ns;
@@ -174,7 +174,7 @@ impl Array {
         }
     }
 
-    /// Reads on a drive of `holder` for `node`: over the network if they differ.
+    /// Reads from a drive of node `holder` for `node`, over the network if they differ.
     fn read_on(&mut self, id: JobId, node: usize, holder: usize, place: Option<(usize, u64)>, bytes: u64) {
         let Some((drive, byte)) = place else {
             self.job(id).lost = true;
@@ -186,7 +186,7 @@ impl Array {
         self.issue(id, &[(drive, byte, bytes)], false);
     }
 
-    /// A flash drive of a node that is well, for its write log.
+    /// Working flash drive of a node for its write log.
     fn log_drive(&self, store: usize, node: usize, at: u64) -> Option<usize> {
         let flash = &self.hardware.replicated_stores[store].nodes[node].flash;
         let first = (at / BLOCK_BYTES) as usize;
@@ -247,7 +247,7 @@ impl Array {
         self.drain(store, node);
     }
 
-    /// A message from node to node that the job waits for.
+    /// Sends a message between nodes, for which the job waits.
     pub(super) fn send_between(&mut self, id: JobId, store: usize, from: usize, to: usize, bytes: u64) {
         let nodes = &self.hardware.replicated_stores[store].nodes;
         let (from, to) = (nodes[from].link, nodes[to].link);
@@ -257,7 +257,7 @@ impl Array {
         self.at(at_ns, Happening::Done { job: id, drive: NO_DRIVE, read_bytes: 0 });
     }
 
-    /// Brings logged writes to the places of their extents.
+    /// Moves logged writes to the places of their extents.
     fn drain(&mut self, store: usize, node: usize) {
         let settings = &self.hardware.replicated_stores[store];
         let drives = settings.nodes[node].disks.len() + settings.nodes[node].flash.len();

@@ -32,7 +32,7 @@ fn drive_bytes(model: &DriveModel) -> u64 {
     }
 }
 
-/// Where the last volume of a group ends.
+/// End of the last volume of a group.
 fn used_bytes(hardware: &Hardware, group: usize, capacity_bytes: u64) -> u64 {
     let on_it = hardware.volumes.iter().filter(|volume| hardware.group_of(volume.target) == Some(group));
     let ends = on_it.map(|volume| match volume.target {
@@ -42,7 +42,7 @@ fn used_bytes(hardware: &Hardware, group: usize, capacity_bytes: u64) -> u64 {
     ends.max().unwrap_or(0)
 }
 
-/// The next drive after `drives`, which are those of `known`.
+/// Adds a drive after `drives`, whose models are `known`.
 fn new_drive(drive: &Drive, known: &[Drive], drives: &[DriveState], seed: u64) -> DriveState {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(drives.len() as u64);
@@ -52,7 +52,7 @@ fn new_drive(drive: &Drive, known: &[Drive], drives: &[DriveState], seed: u64) -
 
 type Groups = (Vec<Raid>, Vec<Option<(usize, usize)>>);
 
-/// The groups, and the group and slot of each drive.
+/// Groups, with the group and slot of each drive.
 fn new_groups(hardware: &Hardware, seed: u64) -> Result<Groups, ArrayError> {
     let mut groups = Vec::new();
     let mut drive_slots = vec![None; hardware.drives.len()];
@@ -119,7 +119,7 @@ fn new_replicated(hardware: &Hardware, index: usize, drives: &[DriveState]) -> R
 
 type ReadCaches = (Vec<ReadCacheState>, Vec<Option<InFront>>);
 
-/// The read caches, and the one in front of each group.
+/// Read caches, with the one in front of each group.
 fn new_read_caches(
     hardware: &Hardware,
     drives: &[DriveState],
@@ -139,7 +139,7 @@ fn new_read_caches(
     (read_caches.collect(), in_front)
 }
 
-/// The volumes; those of a store follow each other in it.
+/// Volumes; those of a store follow each other in its address space.
 fn new_volumes(hardware: &Hardware) -> Vec<VolumeState> {
     let mut bases: BTreeMap<(bool, usize), u64> = BTreeMap::new();
     let volumes = hardware.volumes.iter().map(|placement| {
@@ -189,7 +189,7 @@ fn new_streams(hardware: &Hardware, placement: &VolumePlacement) -> Streams {
 }
 
 impl Array {
-    /// Builds the array; equal hardware and seed give equal times.
+    /// Builds the array. Equal hardware and seed give equal times.
     pub fn new(hardware: Hardware, seed: u64) -> Result<Array, ArrayError> {
         check(&hardware)?;
         let (groups, drive_slots) = new_groups(&hardware, seed)?;
@@ -257,7 +257,7 @@ impl Array {
         Ok(array)
     }
 
-    /// Plans what goes on from the start.
+    /// Schedules the background work that begins at the start.
     fn begin_background_work(&mut self) {
         self.begin_patrols();
         self.begin_snapshots();
@@ -265,7 +265,7 @@ impl Array {
         (0..self.replicated.len()).for_each(|store| self.look_later(store));
     }
 
-    /// Puts in a drive that belongs to nothing yet.
+    /// Adds a drive that belongs to no group yet.
     pub(super) fn add_drive(&mut self, drive: Drive) {
         self.queue.add_drive(self.drives.len());
         self.drives.push(new_drive(&drive, &self.hardware.drives, &self.drives, self.seed));

@@ -10,7 +10,8 @@ use super::{Array, RebuildStatus};
 use crate::hardware::Event;
 use crate::report::DeviceReport;
 
-/// An array that a simulation drives and that can be looked at meanwhile: clones are the same array.
+/// Array model shared by several owners, such as the simulation that drives it and observers of its progress. Clones
+/// share the array.
 #[derive(Clone)]
 pub struct SharedArray(Rc<RefCell<Array>>);
 

@@ -18,7 +18,7 @@ struct Integral {
 }
 
 impl Integral {
-    /// Starts at `now_ns` with this number of operations under way; nothing before counts.
+    /// Restarts at `now_ns` with this number of requests under way; earlier time does not count.
     fn since(now_ns: u64, under_way: u32) -> Integral {
         Integral { under_way, sum_ns: -i128::from(now_ns) * i128::from(under_way) }
     }
@@ -38,11 +38,11 @@ impl Integral {
     }
 }
 
-/// Requests under way over time, and the time with at least one.
+/// Requests under way over time, and the time with at least one of them.
 #[derive(Default, Clone, Copy)]
 struct Load {
     requests: Integral,
-    /// Busy times: the first request of several begins one, and the last one ends it.
+    /// Busy periods: the first of several requests begins one, and the last one ends it.
     busy: Integral,
 }
 
@@ -61,7 +61,7 @@ impl Load {
         }
     }
 
-    /// The same requests are under way, and nothing before `now_ns` counts.
+    /// Keeps the requests under way and forgets everything before `now_ns`.
     fn since(&self, now_ns: u64) -> Load {
         let [requests, busy] = [self.requests, self.busy].map(|sum| Integral::since(now_ns, sum.under_way));
         Load { requests, busy }
@@ -75,7 +75,7 @@ impl Load {
 #[derive(Default, Clone, Copy)]
 pub(super) struct DriveStatistics {
     load: Load,
-    /// The reads of the load; the rest of it are writes and flushes.
+    /// Reads under way; the rest of the load are writes and flushes.
     reads_under_way: Integral,
     reads: u64,
     writes: u64,
@@ -103,7 +103,7 @@ impl DriveStatistics {
         }
     }
 
-    /// Accesses that have begun, and the time with at least one under way in ns, since the last reset.
+    /// Number of accesses that began, and busy time in ns, since the last reset.
     pub fn work(&self, now_ns: u64) -> (u64, u64) {
         (self.reads + self.writes, self.load.busy_ns(now_ns))
     }
@@ -248,7 +248,8 @@ impl Array {
         part
     }
 
-    /// What caches reads in front of drives, but for controllers: log-structured stores, replicated ones, read caches.
+    /// Reports of the caches in front of drives, except those of controllers: log-structured stores, replicated
+    /// stores, read caches.
     fn store_reports(&self) -> Vec<PartReport> {
         let part = |kind, name: &str, hits, misses, state| PartReport {
             cache_hits: hits,
@@ -274,7 +275,7 @@ impl Array {
         logs.chain(replicated).chain(caches).collect()
     }
 
-    /// Of a group that is a pool.
+    /// Report of a group that is a pool.
     fn pool_report(&self, index: usize) -> Option<PartReport> {
         let group = &self.hardware.groups[index];
         let thin = self.hardware.thin_pools.iter().position(|pool| pool.group == index);

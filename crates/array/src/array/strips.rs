@@ -19,18 +19,18 @@ use smallvec::SmallVec;
 use super::{Array, JobId, Kind};
 use crate::mix;
 
-/// Node, drive and byte of a part of a strip.
+/// Place of a part of a strip: node, drive, offset.
 pub(super) type Part = (usize, (usize, u64));
 
 impl Array {
-    /// Whether an extent is in a strip.
+    /// Whether an extent belongs to a strip.
     pub(super) fn is_in_strip(&self, store: usize, extent: u64) -> bool {
         let settings = &self.hardware.replicated_stores[store];
         let hash = mix(mix(extent) ^ self.seed.rotate_left(16));
         self.replicated[store].cold_data.is_coded(extent * settings.extent_bytes, hash)
     }
 
-    /// The other extents of an extent's strip, and its parities, as far as their drives are well.
+    /// Other extents and parities of an extent's strip, as far as their drives work.
     fn strip_of(&self, store: usize, extent: u64) -> (SmallVec<[Part; 4]>, SmallVec<[Part; 2]>) {
         let settings = &self.hardware.replicated_stores[store];
         let Some(coding) = settings.erasure_coding else { return Default::default() };
@@ -45,8 +45,8 @@ impl Array {
         (others, (coding.data..coding.data + parities).filter_map(part).collect())
     }
 
-    /// Reads for a job what an extent without a good copy is worked out from: a range of as many parts as its strip has
-    /// extents, sent to `node`. Says `false`, and reads nothing, if they are not there.
+    /// Reads for a job the parts from which an extent without a good copy can be computed, sent to `node`: as many as
+    /// its strip has extents. `false`, without a read, if there are too few.
     pub(super) fn read_strip(
         &mut self,
         id: JobId,
@@ -72,7 +72,7 @@ impl Array {
         true
     }
 
-    /// An extent was written, and is a replicated one again.
+    /// Removes a written extent from its strip; it is replicated again.
     pub(super) fn leave_strip(&mut self, store: usize, extent: u64) {
         let bytes = self.hardware.replicated_stores[store].extent_bytes;
         let nodes = self.replica_nodes(store, extent);
@@ -95,7 +95,7 @@ impl Array {
         self.part_done(id);
     }
 
-    /// Extents make a strip: a job reads them, and is to write their parities.
+    /// Makes a strip of extents: a job reads them and writes their parities.
     pub(super) fn make_strip(&mut self, id: JobId, store: usize, extent: u64) {
         let bytes = self.hardware.replicated_stores[store].extent_bytes;
         let home = self.replica_nodes(store, extent)[0];

@@ -24,12 +24,11 @@ use super::{Array, Happening, JobId, Kind};
 use crate::hardware::{Snapshots, Target, ThinPool};
 use crate::space::{Piece, Pieces};
 
-/// Of the table of chunks, for one chunk: decides only which block of it a write touches.
+/// Size of an entry in the table of chunks, bytes; it decides only which block of the table a write touches.
 const ENTRY_BYTES: u64 = 16;
 const TABLE_BLOCK_BYTES: u64 = 4096;
 
-/// Chunks of a volume that lie one behind the other: place of the first, how many, and the snapshots and clones
-/// taken before.
+/// Run of a volume's adjacent chunks: place of the first, number, and the number of snapshots and clones taken before.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     place: u64,
@@ -37,27 +36,27 @@ struct Run {
     born: u32,
 }
 
-/// Where the chunks of a volume are, by number of the first chunk of each run.
+/// Map of a volume's chunks, by number of the first chunk of each run.
 #[derive(Default)]
 pub(super) struct ThinMap {
     runs: BTreeMap<u64, Run>,
 }
 
 impl ThinMap {
-    /// Place and age of a chunk, and how many from it on are of its run.
+    /// Place and age of a chunk, and the number of chunks from it on in its run.
     fn find(&self, chunk: u64) -> Option<Run> {
         let (first, run) = self.runs.range(..=chunk).next_back()?;
         let into = chunk - first;
         (into < run.count).then(|| Run { place: run.place + into, count: run.count - into, ..*run })
     }
 
-    /// First byte and bytes of all chunks, in the order of their addresses.
+    /// Ranges (first byte, bytes) of all chunks, by address.
     pub(super) fn places(&self, pool: &ThinState) -> impl Iterator<Item = Piece> {
         let of_run = |run: &Run| (pool.byte(run.place), run.count * pool.chunk_bytes);
         self.runs.values().map(of_run)
     }
 
-    /// Puts a chunk at a place, whatever was there before.
+    /// Sets the place of a chunk, replacing an earlier one.
     fn put(&mut self, chunk: u64, place: u64, born: u32) {
         if let Some((first, run)) = self.runs.range(..=chunk).next_back().map(|(first, run)| (*first, *run)) {
             let into = chunk - first;
@@ -79,8 +78,8 @@ impl ThinMap {
     }
 }
 
-/// A chunk that only snapshots and clones hold: it is in those after the ones taken before it was born, up to
-/// the last one taken when its volume left it.
+/// Chunk that only snapshots and clones hold: those taken after it was written, up to the last one when its volume
+/// left it.
 struct Held {
     place: u64,
     born: u32,
@@ -91,20 +90,20 @@ pub(super) struct ThinState {
     chunk_bytes: u64,
     first_byte: u64,
     chunks: u64,
-    /// Chunks that have never been used begin here.
+    /// First chunk that has never been used.
     next: u64,
     free: Vec<u64>,
     held: Vec<Held>,
-    /// Snapshots and clones ever taken.
+    /// Number of snapshots and clones ever taken.
     taken: u32,
-    /// Numbers of the snapshots that are kept, the oldest first.
+    /// Numbers of the kept snapshots, oldest first.
     snapshots: VecDeque<u32>,
-    /// The clones, the oldest first.
+    /// Clones, oldest first.
     pub clones: Vec<CloneState>,
     pub refused: u64,
 }
 
-/// Refuses numbers that make no pool.
+/// Refuses values that make no pool.
 pub(super) fn check(pool: &ThinPool) -> Result<(), String> {
     if pool.chunk_bytes < TABLE_BLOCK_BYTES || !pool.chunk_bytes.is_multiple_of(TABLE_BLOCK_BYTES) {
         return Err("a chunk must be a multiple of 4096 bytes".into());
@@ -136,7 +135,7 @@ impl ThinState {
         })
     }
 
-    /// End of the room that has ever been used.
+    /// End of the space that has ever been used.
     pub fn high_water(&self) -> u64 {
         self.first_byte + self.next * self.chunk_bytes
     }
@@ -157,13 +156,13 @@ impl ThinState {
         self.chunk_bytes
     }
 
-    /// All chunks are held as they are from now on, by a snapshot or clone of this number.
+    /// Marks that all chunks are held from now on by a snapshot or clone of this number.
     pub fn mark(&mut self) -> u32 {
         self.taken += 1;
         self.taken
     }
 
-    /// A snapshot holds all chunks as they are, and the oldest goes if it is one too many.
+    /// Takes a snapshot of all chunks, and removes the oldest if there are too many.
     fn take_snapshot(&mut self, keep: usize) {
         let mark = self.mark();
         self.snapshots.push_back(mark);
@@ -173,18 +172,18 @@ impl ThinState {
         self.release();
     }
 
-    /// Numbers of the clones that are there.
+    /// Numbers of the existing clones.
     fn alive_clones(&self) -> impl Iterator<Item = u32> {
         self.clones.iter().filter(|clone| clone.is_alive()).map(|clone| clone.mark)
     }
 
-    /// Whether a snapshot or clone holds the chunks of this age that volumes have.
+    /// Whether a snapshot or clone holds chunks of this age that volumes have.
     fn is_held(&self, born: u32) -> bool {
         self.snapshots.back().copied().max(self.alive_clones().last()) > Some(born)
     }
 
-    /// The place of a chunk that is written, whether it was taken for that, and the one that its volume leaves
-    /// to snapshots and clones; `None` if the pool is full.
+    /// Place for a write to a chunk, whether it was newly taken, and the place that the volume leaves to snapshots and
+    /// clones. `None` if the pool is full.
     fn place_to_write(&mut self, volume: &mut ThinMap, chunk: u64) -> Option<(u64, bool, Option<u64>)> {
         let known = volume.find(chunk);
         if let Some(run) = known.filter(|run| !self.is_held(run.born)) {
@@ -198,14 +197,14 @@ impl ThinState {
         Some((place, true, known.map(|old| old.place)))
     }
 
-    /// A volume leaves a chunk that is held.
+    /// Notes that a volume leaves a chunk that is held.
     fn leave(&mut self, place: u64, born: u32) {
         self.held.push(Held { place, born, gone: self.taken });
         let holders = self.clones.iter_mut().filter(|clone| clone.is_alive() && clone.mark > born);
         holders.for_each(|clone| clone.held_chunks += 1);
     }
 
-    /// A snapshot or clone has gone: what nothing holds any more comes free.
+    /// Frees what nothing holds any more after a snapshot or clone was removed.
     pub fn release(&mut self) {
         let mut marks: Vec<u32> = self.snapshots.iter().copied().chain(self.alive_clones()).collect();
         marks.sort_unstable();
@@ -235,7 +234,7 @@ impl Array {
         }
     }
 
-    /// All chunks are held as they are; what only the oldest snapshot held comes free.
+    /// Takes a snapshot; frees what only the removed oldest one held.
     pub(super) fn take_snapshot(&mut self, pool: usize) {
         let keep = self.hardware.thin_pools[pool].snapshots.map_or(0, |snapshots| snapshots.keep);
         let state = &mut self.thin_pools[pool];
@@ -243,7 +242,7 @@ impl Array {
         self.plan_snapshot(pool);
     }
 
-    /// A file that was made before takes its chunks in its order, without a write.
+    /// Assigns chunks, in order, to a file whose contents no write made.
     pub(super) fn fill_chunks(&mut self, volume: usize, file: u64) {
         let Target::Thin { pool } = self.volumes[volume].placement.target else { return };
         let (state, volume) = (&mut self.thin_pools[pool], &mut self.volumes[volume]);
@@ -258,7 +257,7 @@ impl Array {
         }
     }
 
-    /// Where a range of a volume lies; what has no chunk is left out.
+    /// Places of a range of a volume, without parts that have no chunk.
     fn chunk_places(&self, volume: usize, pool: usize, (start, bytes): Piece) -> Pieces {
         let state = &self.thin_pools[pool];
         let (mut places, mut at, end) = (Pieces::new(), start, start + bytes);
@@ -324,7 +323,7 @@ impl Array {
         self.write_group(id, controller, self.hardware.thin_pools[pool].group);
     }
 
-    /// Places for what is written, the table of chunks included; `None` if the pool is full.
+    /// Places for a write, with the table of chunks; `None` if the pool is full.
     fn take_chunks(&mut self, volume: usize, pool: usize, pieces: &Pieces) -> Option<Pieces> {
         let mut table_block = None;
         let mut places = Pieces::new();
@@ -354,7 +353,7 @@ impl Array {
         Some(places)
     }
 
-    /// Copies what a write does not cover of a chunk to its new place, in the background.
+    /// Copies the parts of a chunk that a write does not cover to its new place, in the background.
     fn copy_rest(&mut self, pool: usize, from: u64, to: u64, written_from: u64, written_to: u64) {
         let (group, state) = (self.hardware.thin_pools[pool].group, &self.thin_pools[pool]);
         let (from_byte, to_byte) = (state.byte(from), state.byte(to));
@@ -370,7 +369,7 @@ impl Array {
         }
     }
 
-    /// How full a pool is, in words.
+    /// State of a pool for people: how full it is.
     pub(super) fn thin_state(&self, pool: usize) -> String {
         let state = &self.thin_pools[pool];
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
@@ -426,7 +425,7 @@ mod tests {
         proptest::collection::vec(step, 0..120)
     }
 
-    /// Places of the chunks of a volume.
+    /// Places of a volume's chunks.
     fn places(volume: &ThinMap) -> BTreeSet<u64> {
         volume.runs.values().flat_map(|run| run.place..run.place + run.count).collect()
     }

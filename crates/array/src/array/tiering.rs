@@ -26,17 +26,17 @@ use crate::hardware::TieredPool;
 use crate::raid::{Access, Raid};
 use crate::residency::exp_minus;
 
-/// A range of the own drives of a group: the group, first byte, bytes. Untiered groups have one.
+/// Ranges of groups' own drives: group, first byte, bytes. An untiered group has one.
 pub(super) type Places = SmallVec<[Access; 1]>;
 
 struct Tier {
     group: usize,
-    /// From one slot to the next: a slice, up to whole rows of the group.
+    /// Size of a slot, bytes: a slice, rounded up to whole rows of the group.
     slot_bytes: u64,
     slots: u64,
-    /// Slots that may hold a slice for long.
+    /// Number of slots that may hold a slice permanently.
     room: u64,
-    /// Slots that have never been used begin here.
+    /// First slot that has never been used.
     next: u64,
     free: Vec<u64>,
     slices: u64,
@@ -61,13 +61,13 @@ impl Tier {
 struct Slice {
     tier: usize,
     slot: u64,
-    /// Reads and writes, faded.
+    /// Weighted number of reads and writes, halved over time.
     heat: f64,
-    /// Where it belongs.
+    /// Tier to which the slice belongs by its weight.
     wanted: usize,
 }
 
-/// A slice on its way: its slot on the tier that it comes to, and how much of it is there.
+/// Slice being moved: its slot on the new tier, and the bytes that are there.
 #[derive(Clone, Copy)]
 struct Moving {
     slice: usize,
@@ -82,17 +82,17 @@ pub(super) struct TieringState {
     slices: Vec<Slice>,
     /// Slices that hold data.
     in_use: Vec<bool>,
-    /// Slices that are not where they belong, the busiest first.
+    /// Slices on the wrong tier, busiest first.
     misplaced: Vec<usize>,
     moving: Option<Moving>,
-    /// The caller lets the moves go on.
+    /// Whether moves are in progress.
     is_active: bool,
     next_step_ns: u64,
     relocations: u64,
     relocated: u64,
 }
 
-/// Refuses numbers that make no pool.
+/// Refuses values that make no pool.
 pub(super) fn check(pool: &TieredPool) -> Result<(), String> {
     if pool.tiers.len() < 2 {
         return Err("needs two tiers at least".into());
@@ -116,8 +116,8 @@ pub(super) fn check(pool: &TieredPool) -> Result<(), String> {
 }
 
 impl TieringState {
-    /// Over these groups, each with the bytes of its rows; `used_bytes` tells where the volumes end in a room
-    /// of so many bytes.
+    /// Creates the tiers over these groups, each with the bytes of its rows. `used_bytes`: end of the volumes in a
+    /// space of so many bytes.
     pub fn new(
         pool: &TieredPool,
         groups: &[Raid],
@@ -170,7 +170,7 @@ impl TieringState {
         state
     }
 
-    /// What volumes may take.
+    /// Bytes that volumes may use.
     pub fn capacity_bytes(&self) -> u64 {
         self.tiers.iter().map(|tier| tier.room).sum::<u64>() * self.slice_bytes
     }
@@ -179,7 +179,7 @@ impl TieringState {
         self.tiers.iter().map(|tier| tier.group)
     }
 
-    /// Group, and byte of it, of a byte of the pool, and the bytes from there to the end of the slice.
+    /// Group and offset of a byte of the pool, and the bytes from there to the end of the slice.
     pub fn place(&self, at: u64) -> Access {
         let (slice, into) = (self.slices[(at / self.slice_bytes) as usize], at % self.slice_bytes);
         let (group, byte) = self.slot_at(slice.tier, slice.slot);
@@ -191,7 +191,7 @@ impl TieringState {
         (tier.group, slot * tier.slot_bytes)
     }
 
-    /// Slots of a group that hold a slice, or one that is coming.
+    /// Slots of a group that hold a slice, or receive one.
     pub fn used_ranges(&self, group: usize) -> Vec<(u64, u64)> {
         let held = self.slices.iter().map(|slice| (slice.tier, slice.slot));
         let coming = self.moving.iter().map(|moving| (moving.tier, moving.slot));
@@ -212,8 +212,8 @@ impl TieringState {
         self.tiers.iter_mut().for_each(|tier| (tier.reads, tier.writes) = (0, 0));
     }
 
-    /// Says where slices belong; `used` are the ranges of the pool that hold data, `kept` is what is left of
-    /// the counts.
+    /// Decides the tier of each slice. `used`: ranges of the pool that hold data; `kept`: share of the weights that is
+    /// kept.
     fn rank(&mut self, used: &[(u64, u64)], kept: f64) {
         self.in_use = vec![false; self.slices.len()];
         for (at, bytes) in used.iter().filter(|(_, bytes)| *bytes > 0) {
@@ -239,7 +239,7 @@ impl TieringState {
         self.misplaced = order.into_iter().filter(is_misplaced).collect();
     }
 
-    /// Takes the next slice that is to move, and a slot for it.
+    /// Next slice to move, with a slot for it.
     fn next_move(&mut self) -> Option<Moving> {
         let has_slot = |slice: &usize| self.tiers[self.slices[*slice].wanted].has_slot();
         let is_up = |slice: &usize| self.slices[*slice].wanted < self.slices[*slice].tier;
@@ -251,7 +251,7 @@ impl TieringState {
         Some(Moving { slice, tier, slot, into: 0 })
     }
 
-    /// All of a slice is at its new place.
+    /// Notes that all of a slice is at its new place.
     fn settle(&mut self, Moving { slice, tier, slot, .. }: Moving) {
         let Slice { tier: old_tier, slot: old_slot, .. } = self.slices[slice];
         self.tiers[old_tier].free.push(old_slot);
@@ -264,18 +264,18 @@ impl TieringState {
         }
     }
 
-    /// A slice cannot be moved: it stays.
+    /// Cancels the move of a slice, which stays where it is.
     fn drop_move(&mut self, Moving { tier, slot, .. }: Moving) {
         self.tiers[tier].free.push(slot);
     }
 
-    /// Reads and writes of hosts that came to the tiers.
+    /// Reads and writes of hosts that each tier served.
     pub fn served(&self) -> (u64, u64) {
         let served = self.tiers.iter().map(|tier| (tier.reads, tier.writes));
         served.fold((0, 0), |all, tier| (all.0 + tier.0, all.1 + tier.1))
     }
 
-    /// Where slices lie, and what their tiers do, in words.
+    /// State of slices and tiers for people.
     pub fn state(&self) -> String {
         let gib = |slices: u64| (slices * self.slice_bytes) as f64 / f64::from(1 << 30);
         let (reads, writes) = self.served();
@@ -294,7 +294,7 @@ impl TieringState {
 }
 
 impl Array {
-    /// Where a range of a group lies: on its own drives, or on those of the tiers of the pool that it stands for.
+    /// Places of a range of a group: on its own drives, or on those of the tiers of its pool.
     pub(super) fn places(&self, group: usize, start: u64, bytes: u64) -> Places {
         let Some(state) = &self.tiering[group] else { return smallvec![(group, start, bytes)] };
         let (mut places, mut at, end) = (Places::new(), start, start + bytes);
@@ -307,12 +307,12 @@ impl Array {
         places
     }
 
-    /// What volumes may take of a group, or of the pool that it stands for.
+    /// Bytes that volumes may use of a group, or of the pool that it stands for.
     pub(super) fn capacity_of(&self, group: usize) -> u64 {
         capacity_bytes(&self.groups, &self.tiering, group)
     }
 
-    /// The drives of a group, or of all tiers of the pool that it stands for.
+    /// Drives of a group, or of all tiers of the pool that it stands for.
     pub(super) fn drives_of(&self, group: usize) -> Vec<usize> {
         match &self.tiering[group] {
             Some(state) => state.groups().flat_map(|tier| self.groups[tier].drives.clone()).collect(),
@@ -320,7 +320,7 @@ impl Array {
         }
     }
 
-    /// A job reads or writes a range of a group: what hosts want is counted.
+    /// Counts a host's read or write of a range for the slices of a pool.
     pub(super) fn count_on_slices(&mut self, id: JobId, group: usize, start: u64, bytes: u64) {
         let kind = self.job(id).kind;
         let is_write = matches!(kind, Kind::WriteThrough | Kind::Destage { .. });
@@ -335,7 +335,7 @@ impl Array {
         self.at(self.now_ns + every_ns, Happening::Relocate(pool as u32));
     }
 
-    /// Ranks the slices of a pool, and begins to move those that are not where they belong.
+    /// Relocation: ranks the slices of a pool, and begins to move those on the wrong tier.
     pub(super) fn relocate(&mut self, pool: usize) {
         self.plan_relocation(pool);
         let settings = &self.hardware.tiered_pools[pool];
@@ -388,7 +388,7 @@ impl Array {
         self.part_done(id);
     }
 
-    /// A part of a slice is at its new place, or it cannot come there.
+    /// Handles the end of a moved part of a slice, or its failure.
     pub(super) fn slice_part_moved(&mut self, pool: usize, bytes: u64, is_lost: bool) {
         let Some(state) = &mut self.tiering[self.hardware.tiered_pools[pool].base()] else { return };
         if let Some(mut moving) = state.moving.take() {
@@ -406,12 +406,12 @@ impl Array {
     }
 }
 
-/// What volumes may take of a group, or of the pool that it stands for.
+/// Bytes that volumes may use of a group, or of the pool that it stands for.
 pub(super) fn capacity_bytes(groups: &[Raid], tiering: &[Option<TieringState>], group: usize) -> u64 {
     tiering[group].as_ref().map_or(groups[group].capacity_bytes, TieringState::capacity_bytes)
 }
 
-/// The drive set that a byte of a group lies on, and the place there.
+/// Drive set of a byte of a group, and the place there.
 pub(super) fn column(
     groups: &[Raid],
     tiering: &[Option<TieringState>],
@@ -438,7 +438,7 @@ mod tests {
 
     const SLICE_BYTES: u64 = 1 << 20;
 
-    /// Tiers with so many slots, the fastest first, and one slice less than there is room for.
+    /// Tiers with so many slots, fastest first, and one slice less than there is room for.
     fn state(slots: &[u64]) -> (Vec<Raid>, TieringState) {
         let group = |drive| Group {
             name: "tier".into(),
@@ -465,7 +465,7 @@ mod tests {
         (raids, state)
     }
 
-    /// Looks that every slice has a slot of its own that its tier has.
+    /// Checks that every slice has a slot of its own that its tier has.
     fn look(state: &TieringState) {
         let mut taken: BTreeSet<(usize, u64)> = BTreeSet::new();
         let coming = state.moving.iter().map(|moving| (moving.tier, moving.slot));

@@ -19,47 +19,47 @@ const BUCKETS: usize = 4096;
 #[derive(Clone, Copy)]
 struct Zone {
     first_byte: u64,
-    /// Behind its last byte; the last zone has no end.
+    /// End of the zone; the last zone has none.
     end_byte: u64,
     bytes_per_turn: u64,
     turns_per_byte: f64,
-    /// Of 2^-20 ns.
+    /// Time per byte, in 2^-20 ns.
     transfer_per_byte: u64,
-    /// Share of the stroke at its first byte.
+    /// Radius at the first byte, as a share of the stroke.
     radius: f64,
-    /// Share of the stroke per byte.
+    /// Change of the radius per byte, as a share of the stroke.
     radius_per_byte: f64,
-    /// Angle of its first byte.
+    /// Angle of the first byte.
     phase: u32,
 }
 
-/// Where the head must be to start at a byte.
+/// Position of the head at which an access can start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
-    /// Share of the stroke, 0 = outermost.
+    /// Radius as a share of the stroke, 0 = outermost.
     pub radius: f64,
-    /// Share of a turn, in 2^-32.
+    /// Angle in 2^-32 of a turn.
     pub angle: u32,
-    /// How long the head settles there before it can begin: worked out once, for a command is looked at often.
+    /// Settling time of the head there, ns. Computed once, because the queue compares commands often.
     settle_ns: u32,
     zone: u32,
 }
 
 pub(super) struct Mechanics {
     zones: Vec<Zone>,
-    /// The zone of the first byte of each of `BUCKETS` equal parts of the disk.
+    /// Zone of the first byte of each of `BUCKETS` equal parts of the disk.
     zone_of_bucket: [u8; BUCKETS],
-    /// A bucket has 2^this bytes.
+    /// Logarithm (base 2) of the bytes per bucket.
     bucket_shift: u32,
     pub turn_ns: u64,
     angles_per_ns: f64,
-    /// 2^48 / turn.
+    /// Rotation speed: 2^48 / ns per turn.
     turns_per_ns_2_48: u64,
     track_ns: f64,
     root_ns: f64,
     linear_from_ns: f64,
     linear_ns: f64,
-    /// Less than this share of the stroke is the same track.
+    /// Distance below which two radii are the same track, as a share of the stroke.
     same_track: f64,
     write_settle_ns: u32,
     pub capacity_bytes: u64,
@@ -147,12 +147,12 @@ impl Mechanics {
         }
     }
 
-    /// Time for bytes to pass under the head, from a spot on.
+    /// Time in which bytes pass under the head, from a position on, ns.
     pub fn transfer_ns(&self, spot: Spot, bytes: u64) -> u64 {
         (bytes * self.zones[spot.zone as usize].transfer_per_byte) >> 20
     }
 
-    /// Bytes that pass under the head in a time, from a byte on; `limit` at most.
+    /// Bytes that pass under the head in a time, from a byte on; at most `limit`.
     pub fn passed_bytes(&self, byte: u64, ns: u64, limit: u64) -> u64 {
         let bytes_per_turn = self.zones[self.zone(byte)].bytes_per_turn;
         let (turns, rest_ns) = (ns / self.turn_ns, ns % self.turn_ns);
@@ -162,12 +162,12 @@ impl Mechanics {
         (turns * bytes_per_turn + rest_ns * bytes_per_turn / self.turn_ns).min(limit)
     }
 
-    /// The angle under the head at a time.
+    /// Angle under the head at a time.
     pub fn angle_at(&self, ns: u64) -> u32 {
         ((ns % self.turn_ns) as i64 as f64 * self.angles_per_ns) as u32
     }
 
-    /// Seek, settling and rotation to `spot`, from a radius and the angle that is under the head now.
+    /// Time for seek, settling and rotation to `spot`, from a radius and the present angle, ns.
     #[inline]
     pub fn reach_ns(&self, radius: f64, angle_now: u32, spot: &Spot) -> u64 {
         // Both halves of the curve are worked out: which one holds is a coin's throw, and a branch would cost more.
@@ -183,7 +183,7 @@ impl Mechanics {
     }
 }
 
-/// Track seek, slope over the square root, and seek at the breakpoint, in ms.
+/// Parameters of the seek curve: track seek, slope over the square root, and seek at the breakpoint, ms.
 fn seek_curve(disk: &RotatingDisk) -> (f64, f64, f64) {
     let (average, track, full) = (disk.seek_average_ms, disk.seek_track_ms, disk.seek_full_ms);
     let root_of_break = BREAK.sqrt();
@@ -197,8 +197,8 @@ fn seek_curve(disk: &RotatingDisk) -> (f64, f64, f64) {
     (track, root, track + root * root_of_break)
 }
 
-/// Refuses a disk whose figures contradict each other, or whose seek or settling takes more than 100 ms: the time of
-/// both is added in 32 bits of ns.
+/// Refuses a disk with contradictory figures, or with a seek or settling above 100 ms, since both are added in 32 bits
+/// of ns.
 pub(crate) fn check(disk: &RotatingDisk) -> Result<(), String> {
     let (track, root, at_break) = seek_curve(disk);
     let numbers = [

@@ -18,16 +18,16 @@ use rotating::Rotating;
 pub(crate) enum Op {
     Read,
     Write,
-    /// A write that its sender has acknowledged long ago: others pass it while it waits for room in the disk's queue.
+    /// Write that was acknowledged long ago: others pass it while it waits for room in the disk's queue.
     DeferredWrite,
-    /// Asks for all cached writes to be on the medium.
+    /// Flush: completes when all cached writes are on the medium.
     Flush,
 }
 
-/// What a drive is asked to do.
+/// Command for a drive.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Command {
-    /// Given back when done.
+    /// Tag that the completion returns.
     pub tag: u32,
     pub op: Op,
     pub start: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Tag of a write that has been acknowledged from the drive's cache.
+    /// Tag of a write that was acknowledged from the drive's cache.
     const CACHED: u32 = u32::MAX;
 
     pub fn end(&self) -> u64 {
@@ -55,12 +55,12 @@ impl Command {
     }
 }
 
-/// A command is done (at this time, which may lie ahead).
+/// Completion of a command; its time may lie ahead.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Done {
     pub tag: u32,
     pub at_ns: u64,
-    /// What goes back to the controller.
+    /// Bytes that go back to the controller.
     pub read_bytes: u32,
 }
 
@@ -69,14 +69,14 @@ enum Kind {
     Flash(Box<Flash>),
 }
 
-/// A drive at work.
+/// State of a drive.
 pub(crate) struct DriveState {
     kind: Kind,
     is_dead: bool,
 }
 
 impl DriveState {
-    /// `like` is a drive of the same model, if there is one: they share what does not change.
+    /// Creates a drive. `like`: a drive of the same model, with which it shares constant tables.
     pub fn new(model: &DriveModel, random: ChaCha8Rng, like: Option<&DriveState>) -> DriveState {
         let kind = match model {
             DriveModel::Rotating(disk) => {
@@ -91,7 +91,7 @@ impl DriveState {
         DriveState { kind, is_dead: false }
     }
 
-    /// Takes a command. Returns when it is done, if that is known already.
+    /// Submits a command. Returns its completion if that is known already.
     #[inline]
     pub fn submit(&mut self, now_ns: u64, command: Command) -> Option<Done> {
         match &mut self.kind {
@@ -100,7 +100,7 @@ impl DriveState {
         }
     }
 
-    /// When [`Self::advance`] must be called next.
+    /// Time at which [`Self::advance`] must be called next.
     pub fn next_ns(&self) -> Option<u64> {
         match &self.kind {
             Kind::Rotating(disk) => disk.next_ns(),
@@ -108,7 +108,7 @@ impl DriveState {
         }
     }
 
-    /// Ends what is over by now: the command that was served, if it has a waiter, and in `done` those that
+    /// Completes what is over by now: returns the served command if a job waits for it, and adds to `done` those that
     /// waited for the drive's cache.
     #[inline]
     pub fn advance(&mut self, now_ns: u64, done: &mut Vec<Done>) -> Option<Done> {
@@ -150,7 +150,7 @@ impl DriveState {
         self.is_dead
     }
 
-    /// The drive dies; the tags of the commands that it takes with it.
+    /// Fails the drive. Returns the tags of the lost commands.
     pub fn fail(&mut self) -> Vec<Command> {
         self.is_dead = true;
         match &mut self.kind {
@@ -160,7 +160,7 @@ impl DriveState {
     }
 }
 
-/// Refuses numbers that make no drive.
+/// Refuses values that make no drive.
 pub(crate) fn check(model: &DriveModel) -> Result<(), String> {
     match model {
         DriveModel::Rotating(disk) => mechanics::check(disk),

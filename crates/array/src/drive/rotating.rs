@@ -18,7 +18,8 @@ use super::segments::{Segment, Segments};
 use super::{Command, Done, Op};
 use crate::hardware::RotatingDisk;
 
-/// Longest time that a deferred write is passed by others: one second, a few times what a burst of page writes takes.
+/// Longest time for which other commands pass a deferred write: one second, a few times what a burst of page writes
+/// takes.
 const DEFERRED_MAX_NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Copy)]
@@ -28,7 +29,7 @@ struct Queued {
     arrived_ns: u64,
 }
 
-/// What the head does until `busy_until`.
+/// Activity of the head until `busy_until`.
 #[derive(Clone, Copy)]
 struct Active {
     command: Command,
@@ -36,40 +37,40 @@ struct Active {
     ends_ns: u64,
 }
 
-/// Which command of the queue is next, and how long the head needs to reach it from now on, if that was worked out.
+/// Next command of the queue, with the time that the head needs to reach it, if computed.
 struct Picked {
     index: usize,
     reach_ns: Option<u64>,
 }
 
-/// How long a full queue takes when it is served in turn.
+/// Time that a full queue takes when it is served in turn, ms.
 fn queue_ms(disk: &RotatingDisk) -> f64 {
     let half_turn_ms = 30_000.0 / f64::from(disk.rpm);
     f64::from(disk.queue_depth) * (disk.command_ms + disk.seek_average_ms + half_turn_ms)
 }
 
 pub(super) struct Rotating {
-    /// Of all disks of a model: their tables are large, and so stay near the processor.
+    /// Tables of the disk model, shared by all disks of it so that they stay in the processor's cache.
     mechanics: Arc<Mechanics>,
     window: Vec<Queued>,
-    /// Commands that the disk has no room for, and writes among them that have been acknowledged long ago.
+    /// Commands for which the disk has no room, and deferred writes among them.
     backlog: VecDeque<Queued>,
     deferred: VecDeque<Queued>,
     active: Option<Active>,
-    /// First byte behind the last access, and when it passed.
+    /// Byte behind the last access, and the time when the head passed it.
     head_byte: u64,
-    /// Bytes of the commands in front of it that followed each other without a gap.
+    /// Bytes of the preceding commands that followed each other without a gap.
     run_bytes: u64,
     head_radius: f64,
     free_since_ns: u64,
-    /// The segment that the last read filled, which look-ahead extends while the disk is idle.
+    /// Segment that the last read filled; look-ahead extends it while the disk is idle.
     live: Option<Segment>,
     segments: Segments,
     /// Cached writes that are not on the platter yet.
     dirty_bytes: u64,
     held_writes: VecDeque<Command>,
     held_flushes: Vec<Command>,
-    /// Time per access, in 1/1024.
+    /// Slowdown of each access, in 1/1024.
     slowness: u64,
     depth: usize,
     age_bound_ns: u64,
@@ -132,7 +133,7 @@ impl Rotating {
         bytes * 1_000 / self.interface_bytes_per_us
     }
 
-    /// Takes a command. Returns when it is done, if that is known already.
+    /// Submits a command. Returns its completion if that is known already.
     #[inline]
     pub fn submit(&mut self, now_ns: u64, command: Command) -> Option<Done> {
         let done = if command.is_read() {
@@ -209,7 +210,7 @@ impl Rotating {
         }
     }
 
-    /// Fills the disk's queue from those that wait: requests with a waiter first, unless a deferred write is overdue.
+    /// Fills the disk's queue from the backlog: requests with a waiting job first, unless a deferred write is overdue.
     fn refill(&mut self, now_ns: u64) {
         while self.window.len() < self.depth {
             let overdue =
@@ -220,12 +221,12 @@ impl Rotating {
         }
     }
 
-    /// The most bytes that look-ahead reads behind a segment.
+    /// Largest number of bytes that look-ahead reads behind a segment.
     fn look_ahead_limit(&self, live: Segment) -> u64 {
         self.look_ahead_bytes.min(self.mechanics.capacity_bytes.saturating_sub(live.end_byte))
     }
 
-    /// How far look-ahead has come behind the last read.
+    /// End of the look-ahead behind the last read.
     #[inline]
     fn look_ahead_end(&self, live: Segment, now_ns: u64) -> u64 {
         if self.active.is_some() || now_ns <= self.free_since_ns {
@@ -235,7 +236,7 @@ impl Rotating {
         live.end_byte + self.mechanics.passed_bytes(live.end_byte, idle_ns, limit)
     }
 
-    /// Whether the buffer has what is read.
+    /// Whether the buffer holds the read data.
     #[inline]
     fn is_in_buffer(&self, now_ns: u64, command: &Command) -> bool {
         let is_live = |live: Segment| {
@@ -245,7 +246,7 @@ impl Rotating {
             && (self.segments.hold(command.start, command.end()) || self.live.is_some_and(is_live))
     }
 
-    /// Serves a read from the track that the idle head is just reading; false if it cannot.
+    /// Serves a read from the track that the idle head is reading; false if it cannot.
     #[inline(never)]
     fn read_on_the_way(&mut self, now_ns: u64, command: Command) -> bool {
         let Some(live) = self.live else { return false };
@@ -300,7 +301,7 @@ impl Rotating {
         }
     }
 
-    /// The head leaves what it read ahead, which stays in the buffer.
+    /// Ends the look-ahead; what was read stays in the buffer.
     fn end_look_ahead(&mut self, now_ns: u64) {
         if let Some(live) = self.live.take()
             && self.look_ahead_bytes > 0
@@ -336,13 +337,13 @@ impl Rotating {
         best
     }
 
-    /// When the command under the head ends.
+    /// Time at which the present command ends.
     pub fn next_ns(&self) -> Option<u64> {
         self.active.map(|active| active.ends_ns)
     }
 
-    /// Ends what is over by now, and goes on with the next. Returns what ended, but for a cached write: its end may end
-    /// others, in `done`, that waited for the cache.
+    /// Completes what is over by now, and starts the next command. Returns the completion, except that of a cached
+    /// write, which may complete others that waited for the cache (`done`).
     #[inline]
     pub fn advance(&mut self, now_ns: u64, done: &mut Vec<Done>) -> Option<Done> {
         let Active { command, radius, ends_ns } = self.active.filter(|active| active.ends_ns <= now_ns)?;
@@ -364,7 +365,7 @@ impl Rotating {
         (!is_cached).then(|| command.done(ends_ns))
     }
 
-    /// A cached write is on the platter: room for others, and the end of flushes if it was the last.
+    /// Handles a cached write that reached the platter: room for others, and the end of flushes if it was the last.
     fn cached_write_done(&mut self, now_ns: u64, bytes: u64, done: &mut Vec<Done>) {
         self.dirty_bytes -= bytes;
         while let Some(admitted) = self.admit_write(now_ns) {
@@ -375,7 +376,7 @@ impl Rotating {
         }
     }
 
-    /// Empties the disk that died: the tags of all commands that it will not serve.
+    /// Empties a failed disk. Returns the tags of its commands.
     pub fn fail(&mut self) -> Vec<Command> {
         let queued = self
             .window

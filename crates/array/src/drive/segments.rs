@@ -5,10 +5,10 @@
 //! of 4 GiB away fits, too, so exact bounds decide.
 
 const UNIT_SHIFT: u32 = 16;
-/// Segments that a processor looks at together.
+/// Number of segments that a processor compares at once.
 const LANES: usize = 8;
 
-/// Bytes of the disk that lie in the buffer.
+/// Segment of the disk's buffer: a range of bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Segment {
     pub first_byte: u64,
@@ -17,7 +17,7 @@ pub(super) struct Segment {
 
 const EMPTY: Segment = Segment { first_byte: 0, end_byte: 0 };
 
-/// Rounded bounds of segments: the first unit of each, and how many units behind that the last one is.
+/// Rounded bounds of segments: first unit, and number of units behind it.
 #[derive(Clone, Copy)]
 struct Bounds {
     first: [u16; LANES],
@@ -25,7 +25,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Whether a segment may have some of the units from `from` to as many behind it.
+    /// Whether a segment may contain some of the units from `from` on.
     #[inline]
     fn may_touch(&self, from: u16, behind_from: u16) -> bool {
         let fits = |lane: usize| {
@@ -35,7 +35,7 @@ impl Bounds {
         (0..LANES).fold(false, |any, lane| any | fits(lane))
     }
 
-    /// Whether a segment may have a unit.
+    /// Whether a segment may contain a unit.
     #[inline]
     fn may_have(&self, unit: u16) -> bool {
         let fits = |lane: usize| unit.wrapping_sub(self.first[lane]) <= self.behind[lane];
@@ -49,12 +49,12 @@ pub(super) struct Segments {
     next: usize,
 }
 
-/// The unit of a byte, without its upper bits.
+/// Unit of a byte, without its upper bits.
 fn unit(byte: u64) -> u16 {
     (byte >> UNIT_SHIFT) as u16
 }
 
-/// How many units the last byte of a range is behind its first; all that there are if that is more.
+/// Distance in units between the first and the last byte of a range, capped.
 fn units_behind(first_byte: u64, last_byte: u64) -> u16 {
     u16::try_from((last_byte >> UNIT_SHIFT) - (first_byte >> UNIT_SHIFT)).unwrap_or(u16::MAX)
 }
@@ -65,7 +65,7 @@ impl Segments {
         Segments { bounds: vec![none; count.div_ceil(LANES)], exact: vec![EMPTY; count], next: 0 }
     }
 
-    /// Takes the place of the oldest one.
+    /// Adds a segment in place of the oldest one.
     pub fn push(&mut self, segment: Segment) {
         if self.exact.is_empty() {
             return;
@@ -84,7 +84,7 @@ impl Segments {
         self.exact[index] = segment;
     }
 
-    /// Whether one segment has all these bytes.
+    /// Whether one segment holds all these bytes.
     #[inline]
     pub fn hold(&self, start: u64, end: u64) -> bool {
         self.bounds.iter().any(|bounds| bounds.may_have(unit(start))) && self.have_exactly(start, end)
@@ -95,7 +95,7 @@ impl Segments {
         self.exact.iter().any(|segment| segment.first_byte <= start && end <= segment.end_byte)
     }
 
-    /// These bytes are written: segments that have some of them are worth nothing any more.
+    /// Invalidates segments with some of these bytes, which are written.
     pub fn forget(&mut self, start: u64, end: u64) {
         let (from, behind_from) = (unit(start), units_behind(start, end));
         if self.bounds.iter().any(|bounds| bounds.may_touch(from, behind_from)) {

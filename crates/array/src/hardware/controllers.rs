@@ -5,38 +5,38 @@ use serde::{Deserialize, Serialize};
 /// A synchronous copy of volumes on an array at another site.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RemoteCopy {
-    /// The volumes.
+    /// Volumes that are copied.
     pub volumes: Vec<usize>,
-    /// The link to the other site; the distance is in its latency.
+    /// Link to the other site; the distance is part of its latency.
     pub link: usize,
-    /// From the arrival of a write's data at the other array to its answer.
+    /// Time from the arrival of a write's data at the other array to its answer, µs.
     pub acknowledge_us: f64,
-    /// What writes do while the link is lost.
+    /// Behaviour of writes while the link is lost.
     pub when_link_lost: WhenLinkLost,
-    /// What is noted as changed, and copied, at a time.
+    /// Size of a region that is noted as changed and copied, bytes.
     pub region_bytes: u64,
 }
 
-/// What writes do while the link to the copy is lost.
+/// Behaviour of writes while the link to a copy at another site is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenLinkLost {
-    /// They go on without the copy.
+    /// Writes go on without the copy.
     Suspend,
-    /// They wait until the link is back.
+    /// Writes wait until the link is back.
     Stall,
 }
 
-/// What no array sets of a copy at another site.
+/// Fixed costs of a copy at another site.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteCopyCosts {
-    /// One way, for each km of distance.
+    /// One-way latency per km of distance, µs.
     pub us_per_km: f64,
-    /// What is noted as changed, and copied, at a time.
+    /// Size of a region that is noted as changed and copied, bytes.
     pub region_bytes: u64,
 }
 
-/// What a controller does with writes that its cache has acknowledged.
+/// Order in which a controller destages acknowledged writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DestageOrder {
@@ -44,11 +44,11 @@ pub enum DestageOrder {
     Immediate,
     /// One at a time per drive set: the one nearest to the last one.
     Nearest,
-    /// From `start_dirty` on (per drive set), ascending bursts of `burst`.
+    /// From `start_dirty` extents on (per drive set), in ascending bursts of `burst`.
     Sorted {
-        /// Writes per burst.
+        /// Number of writes per burst.
         burst: u32,
-        /// Dirty extents at which sweeping starts.
+        /// Number of dirty extents at which a burst starts.
         start_dirty: u32,
     },
 }
@@ -57,36 +57,36 @@ pub enum DestageOrder {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteCache {
-    /// Room for written data, dirty and clean.
+    /// Size for written data, dirty and clean, bytes.
     pub bytes: u64,
-    /// Share of it that may be dirty, in per cent; above it a write waits.
+    /// Share of the cache that may be dirty, percent; above it a write waits.
     pub dirty_max_pct: f64,
-    /// Which dirty data go to the drives when.
+    /// Order of destaging.
     pub destage: DestageOrder,
     /// Sequential writes are gathered up to this before they are destaged.
     pub gather_bytes: u64,
-    /// The longest that gathered data wait for more.
+    /// Longest time that gathered data wait for more, ms.
     pub gather_ms: f64,
 }
 
-/// An array controller or a RAID adapter.
+/// Array controller or RAID adapter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Controller {
-    /// Name in reports.
+    /// Name of the controller in reports.
     #[serde(skip)]
     pub name: String,
     /// Time that each command takes of the controller, one after another: caps its commands per second.
     pub command_us: f64,
     /// Data of hosts that pass through it, both ways together; 0 = no limit of its own. MB = 10^6 bytes.
     pub mb_per_s: f64,
-    /// From the arrival of a write's data to its acknowledgement, when the cache has room.
+    /// Time from the arrival of a write's data to its acknowledgement if the cache has room, µs.
     pub acknowledge_us: f64,
     /// Writes that one volume acknowledges at a time (1 = a serial path); 0 = no limit.
     pub acknowledge_lanes: u32,
-    /// Commands that it leaves at a rotating disk, if the disk holds as many.
+    /// Number of commands that the controller gives a rotating disk at a time, if the disk takes as many.
     pub disk_queue_depth: u32,
-    /// Protected (battery or flash backed) write cache; `None` = write-through.
+    /// Write cache, protected by battery or flash; `None`: write-through.
     #[serde(skip)]
     pub write_cache: Option<WriteCache>,
     /// How far a sequential stream is read ahead; 0 = not at all.
@@ -94,7 +94,7 @@ pub struct Controller {
     /// A stream with longer pauses between its reads is not read ahead: what it reads from the drives of a
     /// group is read to the end of the stripe element, and no further. 0 = all streams are read ahead.
     pub read_ahead_pause_ms: f64,
-    /// The controller that mirrors the cache and takes over.
+    /// Controller that mirrors the cache and takes over.
     #[serde(skip)]
     pub partner: Option<usize>,
     /// Time that the volumes are silent when the partner takes over.
@@ -107,18 +107,18 @@ pub struct Controller {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// Name in reports.
+    /// Name of the link in reports.
     #[serde(skip)]
     pub name: String,
-    /// One way, for every message.
+    /// One-way latency of every message, µs.
     pub latency_us: f64,
-    /// Data rate each way; 0 = no limit.
+    /// Data rate in each direction, MB/s; 0: no limit.
     pub mb_per_s: f64,
     /// Time that each command takes of the link or adapter, one after another: caps its commands per second.
     pub command_us: f64,
 }
 
-/// What a host takes for its I/O.
+/// Processor times and queue of a host for its I/O.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostCosts {
@@ -134,20 +134,20 @@ pub struct HostCosts {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadCache {
-    /// Name in reports.
+    /// Name of the cache in reports.
     #[serde(skip)]
     pub name: String,
-    /// The groups.
+    /// Groups that the cache serves.
     #[serde(skip)]
     pub groups: Vec<usize>,
-    /// Its drives.
+    /// Flash drives of the cache.
     #[serde(skip)]
     pub flash: Vec<usize>,
     /// Bytes that the volumes of the groups hold at the start: gives the share that the flash holds.
     #[serde(skip)]
     pub resident_bytes: u64,
-    /// What is held, or not, as a whole.
+    /// Size of a cache block, bytes.
     pub block_bytes: u64,
-    /// Regions of the groups whose reads are told apart.
+    /// Number of regions of the groups whose reads are counted apart.
     pub regions: u32,
 }

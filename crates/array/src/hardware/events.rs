@@ -1,78 +1,78 @@
 //! What happens to an array in the course of a simulation.
 
-/// Something that happens at a given time.
+/// Planned event of the array.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// A drive dies: its group works degraded, and a spare takes over.
+    /// A drive fails: its group works degraded, and a spare takes over.
     DriveFails {
-        /// The drive.
+        /// Drive that fails.
         drive: usize,
     },
     /// Drives like those of a dynamic pool are added to it, and pieces move to them until all are equally full.
     DrivesAdded {
-        /// The group that is the pool.
+        /// Group that serves as the pool.
         group: usize,
-        /// How many.
+        /// Number of added drives.
         count: u32,
     },
     /// A clone of all volumes of a thin pool is taken, read from end to end by another host, and removed.
     CloneTaken {
-        /// The pool.
+        /// Thin pool that is cloned.
         pool: usize,
-        /// Cap of the reads; 0 = none. MB = 10^6 bytes.
+        /// Limit of the read rate, MB/s (10^6 bytes); 0: none.
         mb_per_s: f64,
     },
     /// Every access of a drive takes `factor` times as long from now on (1 = as before).
     DriveSlow {
-        /// The drive.
+        /// Drive that becomes slow.
         drive: usize,
-        /// Multiple of the normal time.
+        /// Factor on the normal time.
         factor: f64,
     },
-    /// A link is lost: the paths over it are not used.
+    /// A link fails: paths over it are not used.
     LinkLost {
-        /// The link.
+        /// Link that fails.
         link: usize,
     },
-    /// A link is back.
+    /// A link works again.
     LinkRestored {
-        /// The link.
+        /// Link that works again.
         link: usize,
     },
-    /// A controller dies: its partner takes over.
+    /// A controller fails: its partner takes over.
     ControllerFails {
-        /// The controller.
+        /// Controller that fails.
         controller: usize,
     },
-    /// Copies on a drive of a replicated store are bad: one in so many extents, until each is written again.
+    /// Copies on a drive of a replicated store become bad: one in so many extents, each until it is rewritten.
     ExtentsRot {
-        /// The drive.
+        /// Drive with bad copies.
         drive: usize,
-        /// One in so many.
+        /// One in this many extents is bad.
         one_in: u64,
     },
-    /// A host goes on on another node of its replicated store, and its volumes with it.
+    /// A host moves to another node of its replicated store, with its volumes.
     HostMoves {
-        /// The host.
+        /// Host that moves.
         host: String,
-        /// The node, from 0; beyond the last one they begin anew.
+        /// Node, from 0; counted modulo the number of nodes.
         node: usize,
     },
-    /// A node of a replicated store dies, with all its drives and their copies. Hosts on it are not looked at.
+    /// A node of a replicated store fails with all its drives. It must not run a host.
     NodeDies {
-        /// The store.
+        /// Store of the node.
         store: usize,
-        /// The node.
+        /// Node that fails.
         node: usize,
     },
-    /// The cache is no longer protected: writes go through to the drives.
+    /// The battery of a cache fails: writes go through to the drives.
     CacheUnprotected {
-        /// The controller.
+        /// Controller of the cache.
         controller: usize,
     },
     /// The cache is protected again.
     CacheProtected {
-        /// The controller.
+        /// Controller of the cache.
         controller: usize,
     },
 }

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How data lie on the drives of a group.
+/// Layout of data on the drives of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
     /// Striped, no redundancy; one drive alone is this, too.
     Raid0,
-    /// All drives hold the same.
+    /// Mirror: all drives hold the same data.
     Raid1,
     /// Striped over mirrored pairs (drives 0 and 1, 2 and 3, ..).
     Raid10,
@@ -20,68 +20,68 @@ pub enum Layout {
     TripleParity,
     /// RAID 6 rows over drives picked at random per piece, with the spare room of `spare_drives` spread over all.
     DynamicPool {
-        /// Drives in a row, parities included.
+        /// Number of drives in a row, parities included.
         width: u32,
         /// Bytes of a row on one drive.
         piece_bytes: u64,
-        /// Drives' worth of room kept free for reconstruction.
+        /// Spare space for reconstruction, in drives.
         spare_drives: u32,
     },
 }
 
-/// A kind of dynamic pool: what of [`Layout::DynamicPool`] its maker sets.
+/// Kind of dynamic pool: the parameters of [`Layout::DynamicPool`] that its maker sets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DynamicPool {
-    /// Drives in a row, parities included.
+    /// Number of drives in a row, parities included.
     pub width: u32,
     /// Bytes of a row on one drive.
     pub piece_bytes: u64,
 }
 
-/// Which mirror serves a random read; a sequential stream stays on one mirror whatever this says.
+/// Choice of the mirror for a random read; a sequential stream stays on one mirror.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum MirrorReads {
-    /// The first mirror.
+    /// Always the first mirror.
     Primary,
-    /// In turn.
+    /// The mirrors in turn.
     #[default]
     Alternate,
-    /// Drawn from the seed.
+    /// A random mirror, drawn from the seed.
     Random,
-    /// The one with fewer commands; the first if equal.
+    /// The mirror with fewer commands; the first if equal.
     ShortestQueue,
 }
 
-/// Drives with a common layout.
+/// Group: drives with a common layout.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// Name in reports.
+    /// Name of the group in reports.
     pub name: String,
-    /// The layout.
+    /// Layout of the group.
     pub layout: Layout,
-    /// The drives in the order of the layout.
+    /// Drives in the order of the layout.
     pub drives: Vec<usize>,
-    /// Bytes on one drive before the next drive's turn.
+    /// Stripe element: bytes on one drive before the next drive follows.
     pub stripe_element_bytes: u64,
-    /// Which mirror reads.
+    /// Choice of the mirror for reads.
     pub mirror_reads: MirrorReads,
 }
 
-/// How a lost drive is rebuilt.
+/// Settings of rebuilds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rebuild {
-    /// From the failure to the first read.
+    /// Time from the failure to the first read, ms.
     pub start_after_ms: f64,
-    /// Bytes of the lost drive rebuilt at a time.
+    /// Bytes of the lost drive that one step rebuilds.
     pub step_bytes: u64,
-    /// Steps under way at a time.
+    /// Number of steps at a time.
     pub steps: u32,
-    /// Cap of the rebuild, in MB/s of the lost drive; 0 = none.
+    /// Limit of the rebuild rate, MB/s of the lost drive; 0: none.
     pub mb_per_s: f64,
-    /// Only what volumes have in use; otherwise the whole drive.
+    /// Whether only used space is rebuilt, rather than the whole drive.
     pub used_only: bool,
 }
 

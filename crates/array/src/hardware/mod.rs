@@ -26,13 +26,13 @@ pub use stores::{Compression, Deduplication, ErasureCoding, LogStore, Replicated
 pub struct Hardware {
     /// Every drive, spares included.
     pub drives: Vec<Drive>,
-    /// Sets of drives with redundancy, and what is laid out on them.
+    /// RAID groups.
     pub groups: Vec<Group>,
     /// Array controllers, or RAID adapters in a host.
     pub controllers: Vec<Controller>,
     /// Cables, adapters and networks that data cross.
     pub links: Vec<Link>,
-    /// Pools of several kinds of disks (each over groups).
+    /// Tiered pools, each over several groups.
     pub tiered_pools: Vec<TieredPool>,
     /// Thin pools (each on a group).
     pub thin_pools: Vec<ThinPool>,
@@ -44,18 +44,18 @@ pub struct Hardware {
     pub read_caches: Vec<ReadCache>,
     /// Copies at other sites.
     pub remote_copies: Vec<RemoteCopy>,
-    /// Where each volume of each host lies.
+    /// Placement of each volume of each host.
     pub volumes: Vec<VolumePlacement>,
-    /// Drives that stand by for any group.
+    /// Hot spares for any group.
     pub spares: Vec<usize>,
-    /// How a lost drive is rebuilt.
+    /// Settings of rebuilds.
     pub rebuild: Rebuild,
-    /// How clones are read.
+    /// Settings for the reading of clones.
     pub clone_reads: CloneReads,
 }
 
 impl Hardware {
-    /// The group that a volume, or its store, lies on.
+    /// Group that holds a volume or its store.
     pub(crate) fn group_of(&self, target: Target) -> Option<usize> {
         match target {
             Target::Group { group, .. } => Some(group),
@@ -66,38 +66,38 @@ impl Hardware {
     }
 }
 
-/// A way from a host to a controller.
+/// Path from a host to a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     /// Links in order from the host.
     pub links: Vec<usize>,
-    /// Controller at the end (not looked at for a replicated store).
+    /// Controller at the end of the path (not used for a replicated store).
     pub controller: usize,
 }
 
-/// What holds a volume.
+/// Group, pool or store that holds a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// A group, from this byte of its capacity on.
     Group {
-        /// The group.
+        /// Index of the group.
         group: usize,
-        /// First byte.
+        /// Offset of the volume in the group.
         first_byte: u64,
     },
     /// A thin pool.
     Thin {
-        /// The pool.
+        /// Index of the thin pool.
         pool: usize,
     },
     /// A log-structured store.
     LogStore {
-        /// The store.
+        /// Index of the store.
         store: usize,
     },
     /// A replicated store.
     ReplicatedStore {
-        /// The store.
+        /// Index of the store.
         store: usize,
         /// The node that serves the volume.
         node: usize,
@@ -105,25 +105,26 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether writes go to a store, which has its own ways with them.
+    /// Whether the target is a store, which handles writes in its own way.
     pub(crate) fn is_store(self) -> bool {
         matches!(self, Target::LogStore { .. } | Target::ReplicatedStore { .. })
     }
 }
 
-/// Where a volume of a host lies.
+/// Placement of a volume of a host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VolumePlacement {
-    /// The host.
+    /// Name of the host.
     pub host: String,
-    /// Its top-level directory.
+    /// Path of the volume's top-level directory.
     pub path: String,
-    /// Capacity.
+    /// Capacity of the volume, bytes.
     pub bytes: u64,
-    /// What holds it.
+    /// Group, pool or store that holds the volume.
     pub target: Target,
-    /// The controller that owns it: requests go there while a path to it and itself are well.
+    /// Controller that owns the volume: requests go there while it and a path to it work.
     pub owner: usize,
-    /// Ways to it; those to the owner share the load, the others are for failover. None = no time on the way.
+    /// Paths of the host; those to the owner share the load, the others are for failover. Empty: the way takes no
+    /// time.
     pub paths: Vec<Path>,
 }

@@ -5,32 +5,32 @@ use serde::{Deserialize, Serialize};
 /// A group whose volumes take room in chunks when they are first written, and which may promise more than it has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThinPool {
-    /// Name in reports.
+    /// Name of the pool in reports.
     pub name: String,
-    /// The group that has the room.
+    /// Group that provides the space.
     pub group: usize,
-    /// What a volume takes at a time.
+    /// Size of a chunk, bytes.
     pub chunk_bytes: u64,
     /// Snapshots of all its volumes.
     pub snapshots: Option<Snapshots>,
 }
 
-/// A pool of groups of different disks, its tiers. Slices of volumes lie on the tier that their reads and writes earn.
+/// Tiered pool: groups of different disks. Slices of its volumes lie on the tier that fits their reads and writes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TieredPool {
-    /// The groups, the fastest first. Volumes, thin pools and caches name the last one, which stands for all.
+    /// Groups of the tiers, fastest first. Volumes, thin pools and caches refer to the last one, which stands for all.
     #[serde(skip)]
     pub tiers: Vec<usize>,
-    /// From one relocation to the next; the first one comes after this time.
+    /// Time between two relocations, s; the first comes after this time.
     #[serde(skip)]
     pub every_s: f64,
-    /// What the first relocation moves has been there for long, and costs nothing.
+    /// Whether the result of the first relocation is in place from the start.
     #[serde(skip)]
     pub settled: bool,
-    /// What lies on one tier, and moves, as a whole.
+    /// Size of a slice, which lies on one tier and moves as a whole, bytes.
     pub slice_bytes: u64,
-    /// Room of each tier that is kept free, in per cent: one slice at least.
+    /// Share of each tier that is kept free, percent; at least one slice.
     pub free_pct: f64,
     /// Time in which the weight of a read or write falls to half.
     pub half_life_h: f64,
@@ -39,17 +39,17 @@ pub struct TieredPool {
 }
 
 impl TieredPool {
-    /// The group that stands for all.
+    /// Group that stands for all tiers.
     pub fn base(&self) -> usize {
         self.tiers.last().copied().unwrap_or_default()
     }
 
-    /// What a slice takes of a tier with rows of so many bytes.
+    /// Bytes of a tier that a slice takes, with rows of so many bytes.
     pub(crate) fn slot_bytes(&self, row_bytes: u64) -> u64 {
         self.slice_bytes.next_multiple_of(row_bytes.max(1)).max(1)
     }
 
-    /// Slices for which a tier of so many bytes has room, in rows of so many.
+    /// Number of slices for which a tier of so many bytes has room, with rows of so many bytes.
     pub fn slices(&self, tier_bytes: u64, row_bytes: u64) -> u64 {
         let slots = tier_bytes / self.slot_bytes(row_bytes);
         let kept_free = (slots as f64 * self.free_pct / 100.0) as u64;
@@ -57,22 +57,22 @@ impl TieredPool {
     }
 }
 
-/// Snapshots at a steady pace: what is written for the first time since the last one goes to a new place.
+/// Snapshots at equal intervals: the first write of a chunk after a snapshot goes to a new place.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Snapshots {
-    /// From one to the next; the first one comes after this time.
+    /// Time between two snapshots, s; the first comes after this time.
     pub every_s: f64,
-    /// How many are kept, the newest.
+    /// Number of kept snapshots, the newest ones.
     pub keep: u32,
 }
 
-/// How another host reads a clone.
+/// Settings for the reading of a clone by another host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CloneReads {
-    /// Bytes of a read.
+    /// Size of a read, bytes.
     pub read_bytes: u64,
-    /// Reads under way at a time.
+    /// Number of reads at a time.
     pub reads: u32,
 }
 

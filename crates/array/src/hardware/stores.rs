@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogStore {
-    /// Name in reports.
+    /// Name of the store in reports.
     #[serde(skip)]
     pub name: String,
     /// The group that holds the log.
@@ -26,7 +26,7 @@ pub struct LogStore {
     pub block_bytes: u64,
     /// Stripe element of the group, for those who make one for this store.
     pub stripe_element_bytes: u64,
-    /// What is written to the group at a time, after compression (rounded up to whole rows of the group).
+    /// Bytes that are written to the group at a time, after compression (rounded up to whole rows).
     pub segment_bytes: u64,
     /// Regions of the volumes whose reads the flash cache tells apart.
     pub cache_regions: u32,
@@ -39,24 +39,24 @@ pub(crate) const BLOCK_BYTES: u64 = 32 << 10;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplicatedStore {
-    /// Name in reports.
+    /// Name of the store in reports.
     #[serde(skip)]
     pub name: String,
-    /// The nodes.
+    /// Nodes of the store.
     #[serde(skip)]
     pub nodes: Vec<StoreNode>,
     /// Bytes that the volumes hold, one copy, over the store: gives the share that flash holds.
     #[serde(skip)]
     pub resident_bytes: u64,
-    /// Copies of everything.
+    /// Number of copies of all data.
     pub replicas: u32,
-    /// Time of the storage software per request, on one of its cores.
+    /// Time of the storage software per request, on one of its cores, µs.
     pub command_us: f64,
     /// Cores of the storage software per node.
     pub cores: u32,
-    /// Read cache in memory per node.
+    /// Size of the read cache in memory per node, bytes.
     pub ram_cache_bytes: u64,
-    /// Write log on flash per node; a full log holds writes up.
+    /// Size of the write log on flash per node, bytes; a full log delays writes.
     pub write_log_bytes: u64,
     /// Contiguous piece of a volume on one drive.
     pub extent_bytes: u64,
@@ -64,18 +64,17 @@ pub struct ReplicatedStore {
     pub flash_for_extents_pct: f64,
     /// Share of the extents that have a copy on the node of their volume, in per cent.
     pub local_reads_pct: f64,
-    /// A stream reads so far ahead; 0 = not at all.
+    /// Distance of read-ahead, bytes; 0: none.
     pub read_ahead_bytes: u64,
-    /// Extents are moved between flash and disks by how often they are read; otherwise flash holds the same
-    /// share of all.
+    /// Whether extents move between flash and disks by their reads; otherwise flash holds the same share of all.
     pub tiers_by_reads: bool,
-    /// Regions of the volumes whose reads are told apart.
+    /// Number of regions of the volumes whose reads are counted apart.
     pub tier_regions: u32,
     /// An extent that a node has read over the network so often, for want of a copy, is copied to it.
     pub local_after_reads: u32,
-    /// A drive whose accesses take so many times as long as those of its peers is emptied and left out; 0 = never.
+    /// Factor by which a drive must be slower than its peers to be emptied and left out; 0: never.
     pub slow_drive_factor: f64,
-    /// How long they must have taken so.
+    /// Time for which it must have been so slow, s.
     pub slow_drive_s: f64,
     /// Rate at which extents are moved, one after another; 0 = they stay where they are. MB = 10^6 bytes.
     pub moves_mb_per_s: f64,
@@ -88,16 +87,16 @@ pub struct ReplicatedStore {
     /// Equal data are kept once when they have not been written for some time.
     #[serde(skip)]
     pub deduplication: Option<Deduplication>,
-    /// What a core compresses. MB = 10^6 bytes.
+    /// Compression rate of a core, MB/s (10^6 bytes).
     pub compress_mb_per_s: f64,
-    /// What a core makes of compressed data.
+    /// Decompression rate of a core, MB/s.
     pub decompress_mb_per_s: f64,
-    /// What a core takes fingerprints of, where equal data are kept once.
+    /// Fingerprint rate of a core, MB/s, where equal data are kept once.
     pub fingerprint_mb_per_s: f64,
 }
 
 impl ReplicatedStore {
-    /// Parts of a strip of erasure coding, parities included.
+    /// Number of parts of an erasure-coded strip, parities included.
     pub(crate) fn strip_parts(&self) -> u32 {
         self.erasure_coding.map_or(0, |coding| coding.data + self.replicas - 1)
     }
@@ -108,7 +107,7 @@ impl ReplicatedStore {
 pub struct Compression {
     /// Stored bytes per written byte.
     pub stored_per_written: f64,
-    /// How long an extent must not have been written.
+    /// Time without a write before an extent is compressed, s.
     pub delay_s: f64,
 }
 
@@ -118,28 +117,28 @@ pub struct Compression {
 pub struct ErasureCoding {
     /// Extents in a strip.
     pub data: u32,
-    /// How long an extent must not have been written.
+    /// Time without a write before an extent is erasure coded, s.
     pub delay_s: f64,
 }
 
-/// Data of which there are equals, and which are kept once when they have not been written for some time.
+/// Deduplication: equal data are kept once when they have not been written for some time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Deduplication {
-    /// Share of the data that have equals.
+    /// Share of the data that exist more than once.
     pub equal_share: f64,
-    /// So many are equal, each time.
+    /// Number of times that each of these data exists.
     pub copies: u32,
-    /// How long they must not have been written.
+    /// Time without a write before data are deduplicated, s.
     pub delay_s: f64,
 }
 
 /// A node of a replicated store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoreNode {
-    /// Flash drives.
+    /// Flash drives of the node.
     pub flash: Vec<usize>,
-    /// Rotating disks.
+    /// Rotating disks of the node.
     pub disks: Vec<usize>,
-    /// Its link to the other nodes.
+    /// Link of the node to the other nodes.
     pub link: usize,
 }

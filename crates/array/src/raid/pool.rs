@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 use super::{Accesses, Lost, Raid, Slot};
 use crate::mix;
 
-/// The pieces of a row: slot, and piece on it. Its units rotate over them.
+/// Pieces of a row: slot, and piece on it. Its units rotate over them.
 type PoolRow = SmallVec<[(u32, u32); 10]>;
 
-/// A piece of a row is to become this piece of this slot.
+/// Move of a row's piece to a piece of another slot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PieceMove {
     pub row: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Pool {
     pieces_per_drive: u32,
     /// First piece of each slot that nothing has used yet.
     next_piece: Vec<u32>,
-    /// Pieces of each slot that were used.
+    /// Free pieces of each slot that were used before.
     freed: Vec<Vec<u32>>,
 }
 
@@ -78,7 +78,7 @@ impl Pool {
 }
 
 impl Raid {
-    /// An empty drive of a pool.
+    /// Adds an empty drive to a pool.
     pub fn add_slot(&mut self, drive: usize) {
         self.drives.push(drive);
         self.slots.push(Slot::Healthy);
@@ -88,7 +88,7 @@ impl Raid {
         }
     }
 
-    /// The rows of a pool that hold something of these ranges (first byte, bytes).
+    /// Rows of a pool with data in these ranges (first byte, bytes).
     fn rows_in_use(&self, used: &[(u64, u64)]) -> Vec<usize> {
         let Some(pool) = &self.pool else { return Vec::new() };
         let per_row = self.data_units * pool.piece_bytes;
@@ -99,8 +99,8 @@ impl Raid {
         (0..pool.rows.len()).filter(in_use).collect()
     }
 
-    /// Where the pieces in use of a lost slot go: each to the drive with most room that its row does not use yet. And
-    /// how many have nowhere to go.
+    /// Moves for the used pieces of a lost slot, each to the drive with most room that its row does not use yet; and
+    /// the number of pieces without a target.
     pub fn plan_evacuation(&mut self, slot: usize, used: &[(u64, u64)]) -> (Vec<PieceMove>, usize) {
         let rows = self.rows_in_use(used);
         let (mut moves, mut without_room) = (Vec::new(), 0);
@@ -121,7 +121,7 @@ impl Raid {
         (moves, without_room)
     }
 
-    /// Moves after which all drives that are well hold equally many of the pieces in use, or one more.
+    /// Moves after which all working drives hold equally many used pieces, or one more.
     pub fn plan_evening(&mut self, used: &[(u64, u64)]) -> Vec<PieceMove> {
         let (mut rows, seed) = (self.rows_in_use(used), self.seed);
         // Moved pieces come from everywhere, so that no part of the volumes lies on the added drives alone.
@@ -153,7 +153,7 @@ impl Raid {
         moves
     }
 
-    /// What must be read to move a range (first byte in the piece, bytes); lost if it cannot be moved any more.
+    /// Accesses that read the data of a move (first byte in the piece, bytes); lost if it cannot be moved any more.
     pub fn plan_move(&self, to: &PieceMove, into: u64, bytes: u64) -> Result<Accesses, Lost> {
         let Some(pool) = &self.pool else { return Err(Lost) };
         if !self.writable(to.slot as usize) {
@@ -175,14 +175,14 @@ impl Raid {
         if (reads.len() as u64) < self.data_units { Err(Lost) } else { Ok(reads) }
     }
 
-    /// A move that cannot go on gives its room back.
+    /// Cancels a move and frees its space.
     pub fn drop_move(&mut self, to: &PieceMove) {
         if let Some(pool) = &mut self.pool {
             pool.freed[to.slot as usize].push(to.piece);
         }
     }
 
-    /// All of a piece is at its new place: it is read there, if no other piece of the row has come to that drive.
+    /// Completes a move: the piece is read at its new place, unless another piece of the row has come to that drive.
     pub fn settle_move(&mut self, to: &PieceMove) {
         let Some(pool) = &mut self.pool else { return };
         let row = &mut pool.rows[to.row];
@@ -216,7 +216,7 @@ mod tests {
         Raid::new(&group, pieces * PIECE_BYTES, 1).expect("a pool")
     }
 
-    /// Pieces of rows on each slot, after looking that each is used once and no row has two pieces on one drive.
+    /// Number of pieces on each slot; checks that each is used once and no row has two pieces on one drive.
     fn held(raid: &Raid) -> Vec<usize> {
         let pool = raid.pool.as_ref().expect("a pool");
         let mut pieces: Vec<(u32, u32)> = pool.rows.iter().flatten().copied().collect();

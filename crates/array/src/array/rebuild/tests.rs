@@ -8,7 +8,7 @@ use crate::hardware::{Drive, Event, Group, Hardware, Layout, MirrorReads, Rebuil
 
 const MIB: u64 = 1 << 20;
 
-/// A mirrored pair and a spare, rebuilt by the MiB.
+/// Mirrored pair with a spare, rebuilt in steps of 1 MiB.
 fn mirror(steps: u32, mb_per_s: f64) -> Array {
     let assumptions = Assumptions::shipped();
     let drive = |number| Drive {
