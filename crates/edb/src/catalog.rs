@@ -10,7 +10,7 @@ use crate::column::{ColumnType, FIRST_TAGGED, FIRST_VARIABLE};
 use crate::key::{push_bit, push_bytes, push_i16, push_i32, push_text};
 use crate::record::{Field, LONG_TYPE, RecordRef, encode};
 
-/// What a catalog row describes.
+/// Kind of a catalog object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectKind {
     /// A table.
@@ -25,17 +25,17 @@ pub enum ObjectKind {
 
 /// Column flags.
 pub mod column_flags {
-    /// Never null.
+    /// The column is never null.
     pub const NOT_NULL: u32 = 1;
-    /// Has a default value, which user code set.
+    /// The column has a default value that user code set.
     pub const USER_DEFAULT: u32 = 0x20;
-    /// Has a default value.
+    /// The column has a default value.
     pub const DEFAULT: u32 = 0x10;
 }
 
 /// Index flags: low half as ESE's IDB, high half IDX.
 pub mod index_flags {
-    /// Keys are unique.
+    /// Keys of the index are unique.
     pub const UNIQUE: u32 = 1;
     /// Rows whose key columns are all null have an entry.
     pub const ALLOW_ALL_NULLS: u32 = 2;
@@ -43,11 +43,11 @@ pub mod index_flags {
     pub const ALLOW_FIRST_NULL: u32 = 4;
     /// Rows with null in some key column have an entry.
     pub const ALLOW_SOME_NULLS: u32 = 8;
-    /// The table's rows are in this order.
+    /// The rows of the table are in the order of this index.
     pub const PRIMARY: u32 = 0x20;
     /// Columns are named in the extended form; always set.
     pub const EXTENDED_COLUMNS: u32 = 0x1_0000;
-    /// An ordinary primary index.
+    /// Ordinary primary index.
     pub const USER_PRIMARY: u32 =
         EXTENDED_COLUMNS | PRIMARY | UNIQUE | ALLOW_ALL_NULLS | ALLOW_FIRST_NULL | ALLOW_SOME_NULLS;
 }
@@ -59,24 +59,24 @@ const SORT_FLAGS: u32 = 0x3_0401;
 /// "en-US", the locale of every index.
 const LOCALE: &[u8] = b"e\0n\0-\0U\0S\0";
 
-/// One row.
+/// Row of the catalog: it describes a table, a column, an index, or a tree of long values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogRow {
-    /// Object id of the table it belongs to.
+    /// Object id of the table to which the object belongs.
     pub table: u32,
-    /// What it describes.
+    /// Kind of the object.
     pub kind: ObjectKind,
-    /// Object id, or column id.
+    /// Object id of a tree, or column id.
     pub id: u32,
     /// Page number of the tree's root, or type of the column.
     pub root_or_type: u32,
     /// Density of a tree in %, or the largest size of a column.
     pub density_or_bytes: u32,
-    /// See [`column_flags`] and [`index_flags`].
+    /// Flags: see [`column_flags`] and [`index_flags`].
     pub flags: u32,
-    /// First pages of a table, or code page of a column.
+    /// Initial number of pages of a table, or code page of a column.
     pub pages_or_code_page: u32,
-    /// Where a fixed column lies in the record.
+    /// Offset of a fixed column in the record.
     pub record_offset: Option<u16>,
     /// Name of the object.
     pub name: String,
@@ -86,19 +86,19 @@ pub struct CatalogRow {
     pub key_columns: Vec<KeyColumn>,
 }
 
-/// A column of an index.
+/// Column of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyColumn {
-    /// Its id.
+    /// Column id.
     pub id: u16,
-    /// Whether it orders downwards.
+    /// Whether the order is descending.
     pub descending: bool,
 }
 
 const DESCENDING: u8 = 0x40;
 
 impl KeyColumn {
-    /// In ascending order.
+    /// Column of an index in ascending order.
     pub fn ascending(id: u16) -> KeyColumn {
         KeyColumn { id, descending: false }
     }
@@ -150,7 +150,7 @@ const FIXED: [(&str, ColumnType, u32); 12] = [
     ("KeyMost", ColumnType::U16, 0),
     ("LVChunkMax", ColumnType::I32, 0),
 ];
-/// Where the fixed columns lie.
+/// Offsets of the fixed columns in a record of MSysObjects.
 const OFFSETS: [usize; 12] = [4, 8, 10, 14, 18, 22, 26, 30, 31, 33, 37, 39];
 const VARIABLE: [(&str, ColumnType, u32); 10] = [
     ("Name", ColumnType::Text, column_flags::NOT_NULL),
@@ -178,7 +178,7 @@ const KEY_COLUMNS: u16 = 132;
 const LOCALE_NAME: u16 = 261;
 
 impl CatalogRow {
-    /// A table's row.
+    /// Catalog row of a table.
     pub fn table(objid: u32, name: &str, fdp: u32, density_pct: u32, pages: u32) -> CatalogRow {
         CatalogRow {
             table: objid,
@@ -195,7 +195,7 @@ impl CatalogRow {
         }
     }
 
-    /// A column's row.
+    /// Catalog row of a column.
     pub fn column(table: u32, id: u16, name: &str, kind: ColumnType, flags: u32) -> CatalogRow {
         let unlimited = if id < FIRST_TAGGED && !kind.is_long() { 255 } else { 0 };
         CatalogRow {
@@ -207,7 +207,7 @@ impl CatalogRow {
         }
     }
 
-    /// An index's row.
+    /// Catalog row of an index.
     pub fn index(
         table: u32,
         objid: u32,
@@ -221,12 +221,12 @@ impl CatalogRow {
         CatalogRow { kind: ObjectKind::Index, id: objid, flags, key_columns, ..row }
     }
 
-    /// The row of a tree of long values.
+    /// Catalog row of a tree of long values.
     pub fn long_values(table: u32, objid: u32, fdp: u32) -> CatalogRow {
         CatalogRow { kind: ObjectKind::LongValues, id: objid, ..CatalogRow::table(table, "LV", fdp, 100, 1) }
     }
 
-    /// Key in MSysObjects and its shadow.
+    /// Key of the row in MSysObjects and its shadow.
     pub fn key(&self) -> Vec<u8> {
         let mut key = self.owner_key();
         push_i32(&mut key, self.id as i32);
@@ -240,14 +240,14 @@ impl CatalogRow {
         key
     }
 
-    /// Key in the index Name.
+    /// Key of the row in the index Name.
     pub fn name_key(&self) -> Vec<u8> {
         let mut key = self.owner_key();
         push_text(&mut key, &self.name);
         key
     }
 
-    /// Key in the index RootObjects, which has the tables.
+    /// Key of the row in the index RootObjects, which contains tables.
     pub fn root_key(&self) -> Option<Vec<u8>> {
         (self.kind == ObjectKind::Table).then(|| {
             let mut key = Vec::new();
@@ -257,7 +257,7 @@ impl CatalogRow {
         })
     }
 
-    /// The record.
+    /// Encodes the row as a record.
     pub fn encode(&self, page_bytes: usize) -> Vec<u8> {
         let is_index = self.kind == ObjectKind::Index;
         let numbers = [
@@ -306,7 +306,7 @@ impl CatalogRow {
         encode(&FIXED.map(|(_, kind, _)| kind), &fields, page_bytes)
     }
 
-    /// Reads a record of MSysObjects; `None` if it is none.
+    /// Decodes a record of MSysObjects; `None` if it is not one.
     pub fn decode(record: &[u8]) -> Option<CatalogRow> {
         let record = RecordRef::new(record);
         let number = |id: usize| Some(get_u32(record.fixed(id as u16, OFFSETS[id - 1], 4)?, 0));
@@ -345,7 +345,7 @@ impl CatalogRow {
     }
 }
 
-/// The rows of the four system tables.
+/// Catalog rows of the four system tables.
 pub fn system_rows() -> Vec<CatalogRow> {
     use system::*;
     let primary = [1, 2, 3].map(KeyColumn::ascending).to_vec();
@@ -415,7 +415,7 @@ fn locales_rows() -> Vec<CatalogRow> {
     ]
 }
 
-/// Key and record in MSysObjids of a tree: what it is and which table it belongs to.
+/// Key and record of a tree in MSysObjids: its kind, and its table.
 pub fn objid_entry(row: &CatalogRow, page_bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let (objid, table) = (row.id.to_le_bytes(), row.table.to_le_bytes());
     let kind = (row.kind as u16).to_le_bytes();
@@ -425,7 +425,7 @@ pub fn objid_entry(row: &CatalogRow, page_bytes: usize) -> (Vec<u8>, Vec<u8>) {
     (key, encode(&[], &[field(256, &objid), field(257, &table), field(258, &kind)], page_bytes))
 }
 
-/// Entries of MSysLocales: which sort versions the indexes need (none), ascending by key.
+/// Entries of MSysLocales, ascending by key: sort versions that the indexes need (none).
 pub fn locale_entries(page_bytes: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let schema = |side: &str, part: &str, value| (format!(".Schema\\{side}\\{part}"), 1u8, value);
     let rows = ["External", "Internal"]

@@ -11,7 +11,7 @@ use crate::bytes::{get_u32, put_u32};
 use crate::checksum;
 use crate::identity::{LogPosition, Signature};
 
-/// Size of one copy; the second follows the first.
+/// Size of one copy of the checkpoint, bytes; the second follows the first.
 pub const CHECKPOINT_BYTES: usize = 4096;
 
 const AT_POSITION: usize = 12;
@@ -19,17 +19,17 @@ const AT_SIGNATURE: usize = 20;
 const AT_FILE_TYPE: usize = 667;
 const FILE_TYPE_CHECKPOINT: u32 = 4;
 
-/// What a checkpoint file says.
+/// Contents of a checkpoint file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Where redo begins.
+    /// Log position at which redo begins.
     pub position: LogPosition,
-    /// The log stream it speaks of.
+    /// Signature of the log stream.
     pub signature: Signature,
 }
 
 impl Checkpoint {
-    /// One copy, with its checksum.
+    /// Encodes one copy, with its checksum.
     pub fn encode(&self) -> [u8; CHECKPOINT_BYTES] {
         let mut bytes = [0; CHECKPOINT_BYTES];
         bytes[AT_POSITION..AT_POSITION + LogPosition::BYTES].copy_from_slice(&self.position.to_bytes());
@@ -39,7 +39,7 @@ impl Checkpoint {
         bytes
     }
 
-    /// Reads the file: its first intact copy, `None` if there is none.
+    /// Reads a checkpoint file: its first intact copy, `None` if there is none.
     pub fn read(file: &[u8]) -> Option<Self> {
         let (copies, _) = file.as_chunks::<CHECKPOINT_BYTES>();
         copies.iter().take(2).find_map(Self::parse)

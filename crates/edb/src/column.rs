@@ -1,15 +1,15 @@
 //! Column types and the ranges of column ids.
 
-/// First id of a variable column.
+/// First column id of variable columns.
 pub const FIRST_VARIABLE: u16 = 128;
-/// First id of a tagged column.
+/// First column id of tagged columns.
 pub const FIRST_TAGGED: u16 = 256;
 
 /// Type of a column; the numbers are those of the catalog. Values are handled as they are stored: little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ColumnType {
-    /// 0xFF or 0.
+    /// Boolean: 0xFF or 0.
     Bit = 1,
     /// Unsigned, 8 bits.
     U8 = 2,
@@ -44,7 +44,7 @@ pub enum ColumnType {
 }
 
 impl ColumnType {
-    /// Size of its values, if all have the same.
+    /// Size of the type's values, bytes, if all have the same.
     pub fn fixed_bytes(self) -> Option<usize> {
         use ColumnType::*;
         Some(match self {
@@ -57,12 +57,12 @@ impl ColumnType {
         })
     }
 
-    /// Whether its values may be long values.
+    /// Whether values of the type may be long values.
     pub fn is_long(self) -> bool {
         matches!(self, ColumnType::LongBinary | ColumnType::LongText)
     }
 
-    /// Whether its values are text.
+    /// Whether values of the type are text.
     pub fn is_text(self) -> bool {
         matches!(self, ColumnType::Text | ColumnType::LongText)
     }

@@ -21,15 +21,15 @@ use crate::checksum;
 use crate::header::{DatabaseHeader, State};
 use crate::identity::{LogPosition, Signature};
 
-/// Frames are whole sectors.
+/// Size of a sector, bytes; frames are whole sectors.
 pub const SECTOR_BYTES: usize = 4096;
-/// Entries of one frame at most: what a writer has beyond that goes into the next one. A frame fits into 256 KiB.
+/// Largest number of entries of one frame, which then fits into 256 KiB. Further entries go into the next frame.
 pub const ENTRIES_MAX: usize = 40_000;
 
 const VERSION: u32 = 1;
 const FILE_TYPE: u32 = 7;
 const FRAME_MAGIC: u32 = 0x5041_4D46;
-/// Bytes of an entry.
+/// Size of an entry, bytes.
 pub const ENTRY_BYTES: usize = 6;
 
 mod at {
@@ -39,7 +39,8 @@ mod at {
     pub const SINCE: usize = 64;
     pub const BEGUN_ANEW: usize = 72;
     pub const FILE_TYPE: usize = 667;
-    /// Of a frame: CRC-32C of all that follows, the CRC of the frame before, sectors, entries, position, entries.
+    /// Offset of a frame's CRC-32C. Behind it: the CRC of the frame before, sectors, number of entries, position,
+    /// entries.
     pub const CRC: usize = 4;
     pub const BEFORE: usize = 8;
     pub const SECTORS: usize = 12;
@@ -48,69 +49,68 @@ mod at {
     pub const FIRST_ENTRY: usize = 28;
 }
 
-/// What the map keeps of a page's modification counter.
+/// Version of a page in the map, from its dbtime.
 pub fn version_of(dbtime: u64) -> u16 {
     // Neighbouring versions differ, and 0 is none.
     (dbtime % u64::from(u16::MAX)) as u16 + 1
 }
 
-/// Whose map it is.
+/// Header of a flush map: the database to which it belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Signature of the database.
     pub database: Signature,
     /// Signature of its log stream.
     pub log: Signature,
-    /// Modification counter of the database when the map was begun.
+    /// Dbtime of the database when the map was begun.
     pub since: u64,
-    /// The database had been used before: of pages that have no entry the map knows only that they are no newer.
+    /// Whether the database had been used before: of pages without an entry the map knows only that they are no newer.
     pub begun_anew: bool,
 }
 
-/// Why a file is no flush map that can be used.
+/// Reason why a file is not a usable flush map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FlushMapDamage {
-    /// No intact header.
+    /// Neither header is intact.
     #[error("its header is not intact")]
     Header,
-    /// Another layout.
+    /// The map has another layout version.
     #[error("it has version {found}; this program reads version {VERSION}")]
     Version {
-        /// What stands there.
+        /// Version in the file.
         found: u32,
     },
-    /// A frame that was durable is not there any more.
+    /// A frame that was durable is missing.
     #[error("sector {sector} is damaged, and whole frames lie behind it")]
     Hole {
-        /// The first sector that cannot be used.
+        /// First sector that cannot be used.
         sector: usize,
     },
 }
 
-/// A flush map as it was read.
+/// Flush map as read from its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlushMap {
-    /// Whose map it is.
+    /// Header of the map.
     pub header: Header,
-    /// Up to where in the log it knows of changes.
+    /// Log position up to which the map contains all changes.
     pub position: LogPosition,
-    /// Pages that changed since the map was begun, and their versions. Of a page that is named twice the last one
-    /// counts.
+    /// Pages that changed since the map was begun, with their versions. The last entry of a page counts.
     pub entries: Vec<(u32, u16)>,
-    /// Where the next frame goes.
+    /// Offset of the next frame in the file.
     pub end: Journal,
 }
 
-/// The end of a journal: where the next frame goes, and what it follows.
+/// State for appending to a flush map: offset of the next frame, and the CRC of the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Journal {
-    /// Bytes in front of the next frame.
+    /// Offset of the next frame, bytes.
     pub bytes: usize,
     before: u32,
 }
 
 impl Header {
-    /// The first sector of a new map, and the journal behind it.
+    /// First sector of a new map, and the state for appending to it.
     pub fn encode(&self) -> (Vec<u8>, Journal) {
         let mut sector = vec![0; SECTOR_BYTES];
         put_u32(&mut sector, at::VERSION, VERSION);
@@ -143,7 +143,7 @@ impl Header {
 }
 
 impl Journal {
-    /// The next frame: `entries` are the pages that changed and their versions, up to `position` of the log.
+    /// Encodes the next frame. `entries`: changed pages and their versions, up to `position` of the log.
     ///
     /// # Panics
     /// If there are more than [`ENTRIES_MAX`].
@@ -168,7 +168,7 @@ impl Journal {
     }
 }
 
-/// The whole frame that begins here, whatever it follows.
+/// Frame that begins here, if it is whole; what it follows does not matter.
 fn frame_at(rest: &[u8]) -> Option<&[u8]> {
     let head = rest.get(..SECTOR_BYTES)?;
     let sectors = get_u32(head, at::SECTORS) as usize;
@@ -180,7 +180,7 @@ fn frame_at(rest: &[u8]) -> Option<&[u8]> {
 }
 
 impl FlushMap {
-    /// Reads a file. What a torn last write has left is passed over; the next frame goes in its place.
+    /// Reads a flush map. The remains of a torn last write are skipped; the next frame overwrites them.
     ///
     /// # Errors
     /// If it is none, or has lost a frame.
@@ -209,7 +209,7 @@ impl FlushMap {
 }
 
 impl FlushMap {
-    /// Reads the map of a database, and compares it with the header of that database.
+    /// Reads the flush map of a database, and compares it with the database's header.
     ///
     /// # Errors
     /// It is damaged, or of another database or another state of it: how, in words.
@@ -237,16 +237,16 @@ impl FlushMap {
     }
 }
 
-/// What the map of a closed database tells of its pages.
+/// Flush map of a closed database, as used by checks.
 #[derive(Debug, Default)]
 pub struct ClosedMap {
-    /// `None` if there is no map that can be used.
+    /// Dbtime at which the map was begun; `None` without a usable map.
     since: Option<u64>,
-    /// By page number.
+    /// Versions of pages, by page number.
     versions: BTreeMap<u32, u16>,
-    /// What is wrong with the map.
+    /// Damage of the map.
     pub damage: Option<String>,
-    /// What it cannot tell.
+    /// Damage that this map cannot reveal.
     pub unseen: Option<&'static str>,
 }
 
@@ -256,7 +256,7 @@ const BEGUN_ANEW: &str =
     "the flush map was begun anew, so an older version of a page that did not change since is not seen";
 
 impl ClosedMap {
-    /// `file`: what stands in the file of the map, if there is one.
+    /// Prepares the map. `file`: contents of its file, if there is one.
     pub fn new(file: Option<&[u8]>, header: &DatabaseHeader) -> ClosedMap {
         match file.map(|file| FlushMap::of(file, header)) {
             None if header.was_used() => ClosedMap { unseen: Some(NO_MAP), ..ClosedMap::default() },
@@ -275,13 +275,13 @@ impl ClosedMap {
         }
     }
 
-    /// Whether page `pgno` must have another modification count than this one.
+    /// Whether the map names another version of page `pgno` than this dbtime has.
     pub fn contradicts(&self, pgno: u32, dbtime: u64) -> bool {
         let newest = self.versions.get(&pgno);
         newest.map_or(self.since.is_some_and(|since| dbtime > since), |newest| *newest != version_of(dbtime))
     }
 
-    /// Whether page `pgno` was written, so that it cannot be zero.
+    /// Whether the map shows that page `pgno` was written, so that it cannot be zero.
     pub fn was_written(&self, pgno: u32) -> bool {
         self.versions.contains_key(&pgno)
     }
@@ -301,7 +301,7 @@ mod tests {
         LogPosition::new(1, number as u16 + 1, 40)
     }
 
-    /// A map of frames with these numbers of entries; where each frame ends.
+    /// Test map with frames of these numbers of entries, and the ends of its frames.
     fn file(frames: &[u32]) -> (Vec<u8>, Vec<usize>) {
         let (mut bytes, mut journal) = header().encode();
         let mut ends = vec![bytes.len()];

@@ -16,7 +16,7 @@ use crate::page::{MAX_PAGE_BYTES, is_page_size};
 
 const FORMAT_VERSION: u32 = 0x620;
 const FORMAT_UPDATE: u32 = 20;
-/// First value of the modification counter of a new database.
+/// Dbtime of a new database.
 pub const FIRST_DBTIME: u64 = 64;
 
 mod at {
@@ -33,13 +33,13 @@ mod at {
     pub const DETACH: usize = 96;
     pub const DBID: usize = 104;
     pub const LOG_SIGNATURE: usize = 108;
-    /// Log position of the full backup that this copy of the file comes from.
+    /// Offset of the position of the full backup from which this copy of the file comes.
     pub const BACKUP: usize = 184;
     pub const LAST_OBJID: usize = 212;
     pub const OS_VERSION: usize = 216;
     pub const UPDATE: usize = 232;
     pub const PAGE_BYTES: usize = 236;
-    /// Reserved in the format. Of a database that was left for recovery: how far its log reaches.
+    /// Offset of a field that the format reserves. In a database left for recovery: the end of its log.
     pub const LEFT: usize = 252;
     pub const FIRST_REQUIRED: usize = 296;
     pub const LAST_REQUIRED: usize = 300;
@@ -54,7 +54,7 @@ mod at {
     pub const ZERO_WHEN_CLEAN: usize = 668;
 }
 
-/// Fields that no writing of a header changes, so header and shadow must agree in them whatever their ages.
+/// Fields that no later header write changes, so header and shadow must agree in them whatever their ages.
 const LASTING: [(&str, std::ops::Range<usize>); 7] = [
     ("magic number", at::MAGIC..at::VERSION),
     ("format version", at::VERSION..at::ATTRIBUTES),
@@ -65,15 +65,15 @@ const LASTING: [(&str, std::ops::Range<usize>); 7] = [
     ("file type", at::FILE_TYPE..at::FILE_TYPE + 4),
 ];
 
-/// Type of a file, at the same place in databases, logs and checkpoints.
+/// File type of databases; logs and checkpoints have theirs at the same offset.
 const FILE_TYPE_DATABASE: u32 = 1;
-/// Bytes that the header checksum of a log or a checkpoint covers.
+/// Number of bytes that the checksum of a log header or checkpoint covers.
 const SECTOR_BYTES: usize = 4096;
 
-/// A file of ESE that is no database.
+/// Kind of an ESE file that is not a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum OtherFile {
-    /// Scratch space of a process.
+    /// Temporary database of a process.
     #[error("a temporary database of ESE: it ends with its process and has no checksums")]
     TemporaryDatabase,
     /// A transaction log.
@@ -82,13 +82,13 @@ pub enum OtherFile {
     /// A checkpoint.
     #[error("a checkpoint of ESE, no database")]
     Checkpoint,
-    /// Flush types of pages.
+    /// Flush map.
     #[error("a flush map of ESE, no database")]
     FlushMap,
 }
 
 impl OtherFile {
-    /// What the file is whose first bytes are `start`; `None` if it is none of these files.
+    /// Kind of the file that begins with `start`; `None` if it is none of these.
     pub fn of(start: &[u8]) -> Option<OtherFile> {
         let sector = start.get(..SECTOR_BYTES)?;
         let file_type = get_u32(sector, at::FILE_TYPE);
@@ -107,36 +107,36 @@ impl OtherFile {
     }
 }
 
-/// What is wrong with the shadow of a good header.
+/// Damage of the shadow of a good header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ShadowDamage {
-    /// Its bytes are not those that were written.
+    /// The checksum of the shadow is wrong.
     #[error("damaged; the header is good")]
     Damaged,
-    /// It was written whole, but not as the shadow of this header, nor of the header before it.
+    /// The shadow is intact, but belongs neither to this header nor to the one before it.
     #[error("contradicts the header: {0}")]
     Contradicts(&'static str),
 }
 
-/// Whether the database needs its logs, and what else may be going on.
+/// State of a database: whether it needs its logs, and what else is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
-    /// Being created.
+    /// The database is being created.
     JustCreated = 1,
-    /// In use, or not shut down cleanly: needs its logs.
+    /// The database is in use, or was not shut down cleanly: it needs its logs.
     Dirty = 2,
-    /// Complete without logs.
+    /// The database was shut down cleanly and is complete without logs.
     Clean = 3,
-    /// Being converted.
+    /// The database is being converted.
     Converting = 4,
-    /// Detached by force (obsolete).
+    /// The database was detached by force (obsolete).
     ForceDetached = 5,
-    /// Being reseeded incrementally.
+    /// The database is being reseeded incrementally.
     Reseeding = 6,
-    /// Dirty, and pages were patched.
+    /// The database is dirty, and pages were patched.
     DirtyPatched = 7,
-    /// Being reverted to a snapshot.
+    /// The database is being reverted to a snapshot.
     Reverting = 8,
 }
 
@@ -149,19 +149,19 @@ impl State {
     }
 }
 
-/// Why a page is no database header.
+/// Reason why a page is not a usable database header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HeaderDamage {
-    /// Shorter than the page it should be.
+    /// The file is shorter than the header page.
     #[error("too short for a database header")]
     Short,
-    /// No database at all.
+    /// The file is not a database.
     #[error("no database header: the magic number is {found:#010x}")]
     Magic {
-        /// What stands there.
+        /// Magic number in the file.
         found: u32,
     },
-    /// A format that this program does not know.
+    /// The database has a format that this program does not know.
     #[error(
         "the database has format version {version:#x} (update {update}); \
          this program reads version {FORMAT_VERSION:#x}, any update"
@@ -172,19 +172,19 @@ pub enum HeaderDamage {
         /// Update of the format.
         update: u32,
     },
-    /// Another kind of file.
+    /// The file is another kind of ESE file.
     #[error("file type {found} is no database")]
     FileType {
-        /// What stands there.
+        /// File type in the header.
         found: u32,
     },
-    /// No page size that this program knows.
+    /// The page size is not one that this program knows.
     #[error("page size {found} is not supported")]
     PageSize {
-        /// What stands there.
+        /// Page size in the header.
         found: u32,
     },
-    /// The bytes are not those that were written.
+    /// The checksum of the header is wrong.
     #[error("the checksum is {stored:#010x}, the bytes give {computed:#010x}")]
     Checksum {
         /// Checksum in the header.
@@ -192,27 +192,27 @@ pub enum HeaderDamage {
         /// Checksum of the bytes.
         computed: u32,
     },
-    /// A state that this program does not know.
+    /// The state of the database is not one that this program knows.
     #[error("unknown database state {found}")]
     State {
-        /// What stands there.
+        /// State in the header.
         found: u32,
     },
 }
 
-/// Which of the two copies was used.
+/// Header copy that was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copy {
     /// File page 0.
     Header,
-    /// File page 1, because the header is damaged for the reason given.
+    /// File page 1, because the header is damaged.
     Shadow {
-        /// What is wrong with the header.
+        /// Damage of the header.
         header: HeaderDamage,
     },
 }
 
-/// A database header.
+/// Database header page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseHeader {
     bytes: Vec<u8>,
@@ -351,7 +351,7 @@ impl DatabaseHeader {
         Ok(())
     }
 
-    /// The header page with its checksum, to be written twice: first as header, then as shadow.
+    /// Header page with its checksum, to be written twice: as header, then as shadow.
     pub fn stamped(&mut self) -> &[u8] {
         checksum::stamp_header(&mut self.bytes);
         &self.bytes
@@ -367,14 +367,14 @@ impl DatabaseHeader {
         (get_u32(&self.bytes, at::VERSION), get_u32(&self.bytes, at::UPDATE))
     }
 
-    /// The database's state.
+    /// State of the database.
     pub fn state(&self) -> State {
         // `parse` and `new` let no other value in.
         State::from_u32(get_u32(&self.bytes, at::STATE)).unwrap_or(State::Dirty)
     }
 
     header_field!(
-        /// Highest modification counter used; above that of every page of a clean database.
+        /// Highest dbtime in use; in a clean database above that of every page.
         dbtime, set_dbtime, u64, DBTIME, get_u64, put_u64
     );
     header_field!(
@@ -390,11 +390,11 @@ impl DatabaseHeader {
         recovering_generation, set_recovering_generation, u32, RECOVERING, get_u32, put_u32
     );
     header_field!(
-        /// The last page up to which the current pass of background maintenance has come; 0 before its first.
+        /// Last page that the current pass of background maintenance has read; 0 before its first.
         scanned_to, set_scanned_to, u32, SCANNED, get_u32, put_u32
     );
 
-    /// The database's own signature.
+    /// Signature of the database.
     pub fn signature(&self) -> Signature {
         Signature::get(&self.bytes, at::SIGNATURE)
     }
@@ -404,7 +404,7 @@ impl DatabaseHeader {
         Signature::get(&self.bytes, at::LOG_SIGNATURE)
     }
 
-    /// Where in the log the database came into use.
+    /// Log position at which the database was last attached.
     pub fn attach_position(&self) -> LogPosition {
         LogPosition::get(&self.bytes, at::ATTACH)
     }
@@ -414,27 +414,27 @@ impl DatabaseHeader {
         self.attach_position() != LogPosition::default()
     }
 
-    /// Where in the log the database was last shut down cleanly.
+    /// Log position at which the database was last shut down cleanly.
     pub fn detach_position(&self) -> LogPosition {
         LogPosition::get(&self.bytes, at::DETACH)
     }
 
-    /// Where redo begins if this file is a backup copy; zero otherwise.
+    /// Log position at which redo begins if this file is a backup copy; zero otherwise.
     pub fn backup_position(&self) -> LogPosition {
         LogPosition::get(&self.bytes, at::BACKUP)
     }
 
-    /// See `backup_position`.
+    /// Sets [`Self::backup_position`].
     pub fn set_backup_position(&mut self, position: LogPosition) {
         self.put(at::BACKUP, &position.to_bytes());
     }
 
-    /// How far the log reaches that the database was left with for recovery; zero if it was not left in order.
+    /// End of the log of a database that was left for recovery in order; zero otherwise.
     pub fn left_position(&self) -> LogPosition {
         LogPosition::get(&self.bytes, at::LEFT)
     }
 
-    /// See `left_position`.
+    /// Sets [`Self::left_position`].
     pub fn set_left_position(&mut self, position: LogPosition) {
         self.put(at::LEFT, &position.to_bytes());
     }
@@ -445,14 +445,14 @@ impl DatabaseHeader {
         (field(at::FIRST_REQUIRED), field(at::LAST_REQUIRED), field(at::LAST_COMMITTED))
     }
 
-    /// See `generations`.
+    /// Sets [`Self::generations`].
     pub fn set_generations(&mut self, first_required: u32, last_required: u32, last_committed: u32) {
         put_u32(&mut self.bytes, at::FIRST_REQUIRED, first_required);
         put_u32(&mut self.bytes, at::LAST_REQUIRED, last_required);
         put_u32(&mut self.bytes, at::LAST_COMMITTED, last_committed);
     }
 
-    /// The database comes into use at `position` of the log stream `log`: dirty, and needing its logs from there on.
+    /// Attaches the database at `position` of the log stream `log`: it becomes dirty and needs its logs from there on.
     pub fn attach(&mut self, dbid: u32, log: Signature, position: LogPosition, time: LogTime) {
         put_u32(&mut self.bytes, at::STATE, State::Dirty as u32);
         self.set_dbid(dbid);
@@ -463,7 +463,7 @@ impl DatabaseHeader {
         self.set_generations(generation, generation, generation);
     }
 
-    /// Every change up to `position` is in the file, which needs its logs no more.
+    /// Detaches the database: every change up to `position` is in the file, which no longer needs its logs.
     pub fn detach(&mut self, position: LogPosition, time: LogTime) {
         put_u32(&mut self.bytes, at::STATE, State::Clean as u32);
         for at in [at::CONSISTENT, at::DETACH] {

@@ -9,45 +9,46 @@ use crate::bytes::{get_u32, get_u64, put_u32};
 /// Size of a log segment.
 pub const SEGMENT_BYTES: usize = 4096;
 
-/// A place in the log stream (LGPOS): generation, segment, byte. Positions order as the log is written.
+/// Position in the log stream (LGPOS): generation, segment, byte. Positions order as the log is written.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct LogPosition(u64);
 
 impl LogPosition {
-    /// Size in files.
+    /// Size in files, bytes.
     pub const BYTES: usize = 8;
 
-    /// The byte `byte` of segment `segment` of log `generation`.
+    /// Position of byte `byte` of segment `segment` of log `generation`.
     pub const fn new(generation: u32, segment: u16, byte: u16) -> Self {
         LogPosition((generation as u64) << 32 | (segment as u64) << 16 | byte as u64)
     }
 
-    /// The log generation, from 1; 0 in an unset position.
+    /// Log generation, from 1; 0 in an unset position.
     pub const fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// The segment within the log; segment 0 is the header.
+    /// Segment within the log; segment 0 is the header.
     pub const fn segment(self) -> u16 {
         (self.0 >> 16) as u16
     }
 
-    /// The byte within the segment.
+    /// Byte within the segment.
     pub const fn byte(self) -> u16 {
         self.0 as u16
     }
 
-    /// As it lies in files.
+    /// Encodes the position as in files.
     pub const fn to_bytes(self) -> [u8; Self::BYTES] {
         self.0.to_le_bytes()
     }
 
-    /// From a file.
+    /// Decodes a position from a file.
     pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         LogPosition(u64::from_le_bytes(bytes))
     }
 
-    /// Bytes of log from `earlier` to here, in a stream of logs of `segments` segments each, headers included.
+    /// Bytes of log from `earlier` to this position, in a stream of logs of `segments` segments each, headers
+    /// included.
     pub fn bytes_since(self, earlier: LogPosition, segments: u16) -> u64 {
         let linear = |p: LogPosition| {
             let segment = u64::from(p.generation()) * u64::from(segments) + u64::from(p.segment());
@@ -72,11 +73,11 @@ impl std::fmt::Debug for LogPosition {
 pub struct LogTime([u8; LogTime::BYTES]);
 
 impl LogTime {
-    /// Size in files.
+    /// Size in files, bytes.
     pub const BYTES: usize = 8;
     const UTC: u8 = 1;
 
-    /// The time that many milliseconds after 1970-01-01 00:00 UTC.
+    /// Time that lies this many ms after 1970-01-01 00:00 UTC.
     pub fn from_unix_ms(unix_ms: u64) -> Self {
         let (seconds, ms) = (unix_ms / 1000, (unix_ms % 1000) as u16);
         let (year, month, day) = date_of(seconds);
@@ -99,12 +100,12 @@ impl LogTime {
         (month != 0).then_some([1900 + year, month, day, hour, minute, second, ms])
     }
 
-    /// As it lies in files.
+    /// Encodes the time as in files.
     pub const fn to_bytes(self) -> [u8; Self::BYTES] {
         self.0
     }
 
-    /// From a file; any bytes are taken.
+    /// Decodes a time from a file; any bytes are accepted.
     pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         LogTime(bytes)
     }
@@ -121,15 +122,15 @@ fn date_of(unix_s: u64) -> (u16, u8, u8) {
     (date.year() as u16, date.month().into(), date.day())
 }
 
-/// Tells one database, or one log stream, from another (SIGNATURE): a random number, a time, no computer name.
+/// Signature of a database or log stream (SIGNATURE): random number and time, without a computer name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Signature([u8; Signature::BYTES]);
 
 impl Signature {
-    /// Size in files.
+    /// Size in files, bytes.
     pub const BYTES: usize = 28;
 
-    /// A new one.
+    /// Creates a signature.
     pub fn new(random: u32, created: LogTime) -> Self {
         let mut bytes = [0; Self::BYTES];
         put_u32(&mut bytes, 0, random);
@@ -137,22 +138,22 @@ impl Signature {
         Signature(bytes)
     }
 
-    /// The random number.
+    /// Random number of the signature.
     pub fn random(&self) -> u32 {
         get_u32(&self.0, 0)
     }
 
-    /// When the database or the stream was created.
+    /// Time when the database or stream was created.
     pub fn created(&self) -> LogTime {
         LogTime::get(&self.0, 4)
     }
 
-    /// As it lies in files.
+    /// Encodes the signature as in files.
     pub const fn to_bytes(self) -> [u8; Self::BYTES] {
         self.0
     }
 
-    /// From a file; any bytes are taken.
+    /// Decodes a signature from a file; any bytes are accepted.
     pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         Signature(bytes)
     }

@@ -13,24 +13,24 @@ const VALUE: u8 = 0x7F;
 const PIECE_BYTES: usize = 8;
 const PIECE_FOLLOWS: u8 = 9;
 
-/// Appends the segment of a bit.
+/// Appends the key segment of a bit.
 pub fn push_bit(out: &mut Vec<u8>, value: bool) {
     out.extend_from_slice(&[VALUE, if value { 0xFF } else { 0 }]);
 }
 
-/// Appends the segment of a signed number of 16 bits.
+/// Appends the key segment of a signed 16-bit number.
 pub fn push_i16(out: &mut Vec<u8>, value: i16) {
     out.push(VALUE);
     out.extend_from_slice(&(value ^ i16::MIN).to_be_bytes());
 }
 
-/// Appends the segment of a signed number of 32 bits.
+/// Appends the key segment of a signed 32-bit number.
 pub fn push_i32(out: &mut Vec<u8>, value: i32) {
     out.push(VALUE);
     out.extend_from_slice(&(value ^ i32::MIN).to_be_bytes());
 }
 
-/// Appends the segment of text.
+/// Appends the key segment of text.
 pub fn push_text(out: &mut Vec<u8>, value: &str) {
     if value.is_empty() {
         return out.push(EMPTY);
@@ -40,8 +40,8 @@ pub fn push_text(out: &mut Vec<u8>, value: &str) {
     out.push(0);
 }
 
-/// Appends the segment of bytes: pieces of eight. The byte behind each says whether another one follows or how
-/// much of this one counts.
+/// Appends the key segment of bytes in pieces of eight. The byte behind each piece says whether another follows, or
+/// how much of this one counts.
 pub fn push_bytes(out: &mut Vec<u8>, value: &[u8]) {
     if value.is_empty() {
         return out.push(EMPTY);

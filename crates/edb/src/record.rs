@@ -17,22 +17,22 @@ const NULL_VARIABLE: u16 = 0x8000;
 const TAGGED_ENTRY_BYTES: usize = 4;
 const SMALL_HEADER_PRESENT: u16 = 0x4000;
 
-/// Header bit of a tagged value: the column is of a long type.
+/// Header bit of a tagged value of a long type.
 pub const LONG_TYPE: u8 = 1;
 
-/// A value that is not null.
+/// Value of a column that is not null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field<'a> {
     /// Column id.
     pub id: u16,
-    /// The value as stored; of fixed columns with the size of their type.
+    /// Stored value; of fixed columns with the size of their type.
     pub value: &'a [u8],
     /// [`LONG_TYPE`], or 0; always 0 for fixed and variable columns.
     pub flags: u8,
 }
 
-/// Writes a record. `fixed` are the types of the table's fixed columns by id from 1 on, `fields` the values in
-/// ascending order of ids.
+/// Encodes a record. `fixed`: types of the table's fixed columns by id from 1 on; `fields`: values in ascending order
+/// of ids.
 ///
 /// # Panics
 /// If a fixed value has another size than its type, or `fields` do not ascend.
@@ -96,14 +96,14 @@ fn push_tagged(out: &mut Vec<u8>, fields: &[Field], large: bool) {
     }
 }
 
-/// A record to read.
+/// Record for reading.
 #[derive(Clone, Copy)]
 pub struct RecordRef<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> RecordRef<'a> {
-    /// The record in the data of a node.
+    /// Opens the record in the data of a node.
     pub fn new(bytes: &'a [u8]) -> RecordRef<'a> {
         RecordRef { bytes }
     }
@@ -116,7 +116,7 @@ impl<'a> RecordRef<'a> {
         self.word(2).map(usize::from)
     }
 
-    /// Fixed column `id`, which lies at `offset` from the record's start; `None` if null.
+    /// Value of fixed column `id` at `offset` from the record's start; `None` if null.
     pub fn fixed(&self, id: u16, offset: usize, bytes: usize) -> Option<&'a [u8]> {
         let last = u16::from(*self.bytes.first()?);
         if id == 0 || id > last {
@@ -133,7 +133,7 @@ impl<'a> RecordRef<'a> {
         Some(usize::from(self.bytes.get(1)?.checked_sub(LAST_FIXED)?))
     }
 
-    /// Variable column `id`; `None` if null.
+    /// Value of variable column `id`; `None` if null.
     pub fn variable(&self, id: u16) -> Option<&'a [u8]> {
         let columns = self.variable_columns()?;
         let index = usize::from(id.checked_sub(FIRST_VARIABLE)?);
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Tagged column `id`, header bits and value; `None` if it is not there.
+    /// Value of tagged column `id` with its header bits; `None` if it is not there.
     fn tagged(record: &[u8], id: u16, large: bool) -> Option<(u8, &[u8])> {
         let mask: u16 = if large { 0x7FFF } else { 0x1FFF };
         let columns = usize::from(record[1] - LAST_FIXED);

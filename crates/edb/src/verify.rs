@@ -14,7 +14,7 @@ use crate::bytes::{get_u32, get_u64};
 use crate::checksum::{self, FlippedBits, Verdict};
 use crate::page::{Damage, PageRef};
 
-/// File pages in front of database page 1: header and shadow.
+/// Number of file pages in front of database page 1: header and shadow.
 pub const HEADER_PAGES: u64 = 2;
 
 /// Offset of database page `pgno` in the file.
@@ -28,47 +28,47 @@ pub const fn last_page(file_bytes: u64, page_bytes: usize) -> u32 {
     if pages > u32::MAX as u64 { u32::MAX } else { pages as u32 }
 }
 
-/// What is known about one page.
+/// Result of the check of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// Checksum and structure are right.
     Good {
-        /// The page's modification counter.
+        /// Dbtime of the page.
         dbtime: u64,
     },
-    /// Never written.
+    /// The page was never written: all zero.
     Uninitialised,
-    /// All zero, though the database uses the page: its write was lost. Only the space trees tell, or what the
-    /// database was made with, so nothing here finds it.
+    /// The page is all zero although the database uses it: its write was lost. Only space trees, or the template of
+    /// the database, can show that, so checks of the page alone do not return it.
     Lost,
     /// The page in header format that a streaming backup leaves behind the last page.
     Trailer,
-    /// Single flipped bits. With them flipped back the page is sound.
+    /// Single flipped bits; with them flipped back the page is valid.
     Correctable {
-        /// Which ones.
+        /// Flipped bits.
         bits: FlippedBits,
     },
-    /// The bytes of another page.
+    /// The bytes belong to another page.
     WrongNumber {
-        /// Its number.
+        /// Number of that page.
         claimed: u32,
     },
     /// The checksum is wrong.
     Bad,
-    /// The checksum looks like that of single flipped bits, but with them flipped back the page is not sound:
-    /// more bits are wrong. One in ten pages with three flipped bits in a block looks so.
+    /// The checksum looks like that of single flipped bits, but the corrected page is not valid, so more bits are
+    /// wrong. One in ten pages with three flipped bits in a block looks so.
     Miscorrected,
-    /// The checksum is right, but this cannot be a page: it was damaged before it was stamped.
+    /// The checksum is right and the page is not valid: it was damaged before it was stamped.
     Damaged(Damage),
-    /// Checksum and structure are right, but an entry is not one that was written, as when sectors changed
-    /// places. Only those who know the entries can tell, so nothing here finds it.
+    /// Checksum and structure are right, but an entry was never written so, as after swapped sectors. Only a check
+    /// that knows the entries can return this.
     Foreign,
-    /// Checksum and structure are right, but the page is not the version that the flush map names. Only that map tells,
-    /// so nothing here finds it.
+    /// Checksum and structure are right, but the page is not of the version that the flush map names. Only a check
+    /// with that map can return this.
     Stale,
 }
 
-/// Judges database page `pgno`.
+/// Checks database page `pgno`.
 ///
 /// # Panics
 /// If the length is no page size.
@@ -93,7 +93,7 @@ fn is_sound_when_corrected(page: &[u8], pgno: u32) -> bool {
     matches!(verdict, Verdict::Correctable { .. }) && page.validate().is_ok() && page.check_order().is_ok()
 }
 
-/// As `check_page`, for the last physical page of a file, which may be a trailer.
+/// Checks the last physical page of a file, as `check_page`; it may be a trailer.
 ///
 /// # Panics
 /// If the length is no page size.
@@ -106,28 +106,28 @@ pub fn check_last_page(page: &[u8], pgno: u32) -> Finding {
     finding
 }
 
-/// Counts over many pages.
+/// Numbers of pages by finding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Pages seen, whatever they are; without trailer.
+    /// Number of checked pages, without trailer.
     pub seen: u64,
-    /// Pages with a wrong checksum or a broken structure, and lost ones.
+    /// Number of pages with a wrong checksum or a broken structure, and of lost pages.
     pub bad: u64,
-    /// Among the bad ones, those with a right checksum: a broken structure, an entry that no session wrote, or another
+    /// Number of bad pages with a right checksum: a broken structure, an entry that no session wrote, or another
     /// version.
     pub damaged: u64,
-    /// Pages with single flipped bits.
+    /// Number of pages with single flipped bits.
     pub correctable: u64,
-    /// Pages never written.
+    /// Number of pages that were never written.
     pub uninitialised: u64,
-    /// Pages that are those of another number.
+    /// Number of pages with the bytes of another page.
     pub wrong_number: u64,
-    /// Highest modification counter of a good page.
+    /// Highest dbtime of a good page.
     pub dbtime_max: u64,
 }
 
 impl Counts {
-    /// Counts one page.
+    /// Adds the finding of one page.
     pub fn add(&mut self, finding: Finding) {
         self.seen += u64::from(finding != Finding::Trailer);
         match finding {
@@ -155,26 +155,26 @@ impl Counts {
         self.dbtime_max = self.dbtime_max.max(other.dbtime_max);
     }
 
-    /// Whether the file passes: at least one page, none bad, none of a wrong number.
+    /// Whether the file passes: at least one page, none bad, none of another number.
     pub fn is_success(&self) -> bool {
         self.seen > 0 && self.bad == 0 && self.wrong_number == 0
     }
 }
 
-/// Next step on the way to the highest page that the database owns.
+/// Step on the way to the highest page that the database owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnedStep {
-    /// Look at this page next.
+    /// Page to read next.
     Read(u32),
-    /// The last owned page.
+    /// Number of the last owned page.
     Last(u32),
 }
 
-/// The page does not lead to the owned extents of the database.
+/// Error: a page does not lead to the owned extents of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("page {pgno} does not lead to the owned extents of the database")]
 pub struct NoOwnedExtents {
-    /// The page.
+    /// Number of the page.
     pub pgno: u32,
 }
 
@@ -213,36 +213,36 @@ pub fn last_owned_page(page: &[u8], pgno: u32) -> Result<OwnedStep, NoOwnedExten
     }
 }
 
-/// What a file lacks of its database, as far as that can be told.
+/// Missing end of a file, as far as that can be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CutOff {
     /// A page on the way to the owned extents is not in the file.
     #[error("the file is cut off: page {pgno} is behind its end")]
     BeforePage {
-        /// The page.
+        /// Number of the page.
         pgno: u32,
     },
     /// The database owns more pages than the file has.
     #[error("the file is cut off: the database owns {owned} pages, the file has {last}")]
     BeforeEnd {
-        /// The last owned page.
+        /// Number of the last owned page.
         owned: u32,
-        /// The last page of the file.
+        /// Number of the last page in the file.
         last: u32,
     },
-    /// A page on the way is none of the tree.
+    /// A page on the way does not belong to the tree.
     #[error("the end of the database cannot be told: {0}")]
     NoWay(#[from] NoOwnedExtents),
-    /// The way does not end.
+    /// The way has more levels than a tree can have.
     #[error("the end of the database cannot be told: its tree of owned extents is damaged")]
     NoEnd,
 }
 
-/// Levels of the tree of owned extents, with the root of the database: more means that it is damaged.
+/// Largest number of levels of the tree of owned extents, with the database root; more means damage.
 const LEVELS_MAX: usize = 8;
 
-/// Finds out whether a file ends before the last page that its database owns. Whoever has the file reads the
-/// pages: as long as there is a [`next_page`](Self::next_page), give it to [`look`](Self::look).
+/// Search that finds out whether a file ends before the last page that its database owns. The caller reads the pages:
+/// while there is a [`next_page`](Self::next_page), pass it to [`look`](Self::look).
 #[derive(Clone, Copy, Debug)]
 pub struct EndSearch {
     last: u32,
@@ -251,12 +251,12 @@ pub struct EndSearch {
 }
 
 impl EndSearch {
-    /// In a file whose [`last_page`] is `last`.
+    /// Starts the search in a file whose [`last_page`] is `last`.
     pub fn new(last: u32) -> EndSearch {
         EndSearch { last, levels: 0, step: Ok(OwnedStep::Read(1)) }
     }
 
-    /// The page to look at next; `None`: the file has all pages of its database.
+    /// Next page to read; `None`: the file has all pages of its database.
     ///
     /// # Errors
     /// If it lacks some, or if that cannot be told.
@@ -270,7 +270,7 @@ impl EndSearch {
         }
     }
 
-    /// Takes a look at page `pgno`, the [`next_page`](Self::next_page).
+    /// Examines page `pgno`, the [`next_page`](Self::next_page).
     ///
     /// # Panics
     /// If the length is no page size.
@@ -326,8 +326,7 @@ mod tests {
         assert_eq!(odd, expected);
     }
 
-    /// Bits 1 of two words cancel out in the checksum's XOR part, so that three flipped bits look like a fourth
-    /// one alone.
+    /// Bits 1 of two words cancel out in the checksum's XOR part, so three flipped bits look like a single fourth one.
     #[test]
     fn three_flipped_bits_that_look_like_one_are_not_offered_for_repair_where_the_page_contradicts_it() {
         let good = leaf(3);

@@ -4,7 +4,7 @@
 //! latter has a form without bit counts: its bit k is the parity of the XOR of all words whose index has bit k set. So
 //! the vector path XORs a block into one accumulator per index bit, eight words at a time, and counts only those.
 
-/// What one pass over a block gathers.
+/// Intermediate sums from one pass over a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockBits {
     /// XOR of all 32-bit words.
@@ -14,19 +14,19 @@ pub(super) struct BlockBits {
 }
 
 impl BlockBits {
-    /// Takes one word out again, as if it were 0.
+    /// Removes one word from the sums, as if it were 0.
     pub fn remove_word(&mut self, index: u32, word: u32) {
         *self = self.with(index, word);
     }
 
-    /// Adds a word, or takes it out: XOR is its own inverse.
+    /// Adds a word, or removes it: XOR is its own inverse.
     fn with(self, index: u32, word: u32) -> Self {
         let odd = word.count_ones() % 2;
         BlockBits { xor: self.xor ^ word, odd_words: self.odd_words ^ (index * odd) }
     }
 }
 
-/// Gathers one block of 4 or 8 KiB.
+/// Computes the sums of a block of 4 or 8 KiB.
 pub(super) fn block_bits(block: &[u8]) -> BlockBits {
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") {
@@ -36,7 +36,7 @@ pub(super) fn block_bits(block: &[u8]) -> BlockBits {
     block_bits_portable(block)
 }
 
-/// The definition, word by word.
+/// Computes the sums by their definition, word by word.
 pub(super) fn block_bits_portable(block: &[u8]) -> BlockBits {
     let (words, _) = block.as_chunks::<4>();
     (0..).zip(words).fold(BlockBits { xor: 0, odd_words: 0 }, |bits, (index, word)| {
@@ -57,13 +57,14 @@ mod avx2 {
     const VECTOR_BYTES: usize = 32;
     const GROUP_BYTES: usize = 8 * VECTOR_BYTES;
     const CACHE_LINE_BYTES: usize = 64;
-    /// Pages are seldom in the processor's caches when they are summed: that many bytes are asked for ahead,
-    /// which gives a quarter more bytes per second.
+    /// Distance of prefetching, bytes: pages are seldom in the processor's caches, and prefetching sums a quarter more
+    /// bytes per second.
     const AHEAD_BYTES: usize = 1024;
-    /// Enough for 32 groups: blocks up to 8 KiB.
+    /// Number of bits for 32 groups: blocks of up to 8 KiB.
     const GROUP_INDEX_BITS: usize = 5;
 
-    /// Bits 0 to 2 of a word's index are its lane in the vector, 3 to 5 the vector in the group, the rest the group.
+    /// Computes the sums with vectors. Bits 0 to 2 of a word's index are its lane, 3 to 5 the vector in the group, the
+    /// rest the group.
     #[target_feature(enable = "avx2")]
     pub(super) fn block_bits(block: &[u8]) -> BlockBits {
         let (groups, rest) = block.as_chunks::<GROUP_BYTES>();

@@ -22,13 +22,13 @@ use kernel::BlockBits;
 /// Start value of the header checksum, and magic number of a database header.
 pub const MAGIC: u32 = 0x89AB_CDEF;
 
-/// Where the checksums of blocks 0 to 3 lie.
+/// Offsets of the checksums of blocks 0 to 3 in the page header.
 const PLACES: [usize; 4] = [0, 40, 48, 56];
 
-/// Block bits that hold the checksums of blocks 1 to 3 in block 0.
+/// Bits of block 0 that hold the checksums of blocks 1 to 3.
 const STORED_SUMS_BITS: std::ops::Range<u32> = 320..512;
 
-/// The bit of block 0 that says which checksum format the page has.
+/// Bit of block 0 that names the page's checksum format.
 const FORMAT_BIT: u32 = FLAGS as u32 * 8 + page_flags::NEW_CHECKSUM.trailing_zeros();
 
 /// Checksum over a header: database headers and trailer page (whole page), log header and checkpoint (4096 bytes).
@@ -41,12 +41,12 @@ pub fn header_sum(bytes: &[u8]) -> u32 {
     words[1..].iter().fold(MAGIC, |sum, word| sum ^ u32::from_le_bytes(*word))
 }
 
-/// Whether the stored header checksum is right.
+/// Whether a header's stored checksum is right.
 pub fn header_is_intact(bytes: &[u8]) -> bool {
     bytes.len() > 4 && get_u32(bytes, 0) == header_sum(bytes)
 }
 
-/// Puts the checksum into a header.
+/// Writes the checksum into a header.
 ///
 /// # Panics
 /// If `bytes` is shorter than a word.
@@ -55,24 +55,24 @@ pub fn stamp_header(bytes: &mut [u8]) {
     put_u32(bytes, 0, sum);
 }
 
-/// What verification of a page found.
+/// Result of the verification of a page's checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The page is as it was written.
+    /// The page has the bytes that were written.
     Ok,
     /// All bytes are zero: never written. Not an error.
     Uninitialised,
     /// Flipped bits, at most one in each block, that `correct` can flip back.
     Correctable {
-        /// Which ones.
+        /// Flipped bits.
         bits: FlippedBits,
     },
-    /// The bytes are those of another page: a misdirected read or write.
+    /// The bytes belong to another page: a misdirected read or write.
     WrongNumber {
-        /// The number that the checksum belongs to.
+        /// Page number for which the checksum is right.
         claimed: u32,
     },
-    /// Damaged beyond correction.
+    /// The page is damaged beyond correction.
     Bad,
 }
 
@@ -89,12 +89,12 @@ impl FlippedBits {
         self.count += 1;
     }
 
-    /// The bit numbers: `8 * byte offset + bit`, bit 0 the least significant.
+    /// Numbers of the bits: `8 * byte offset + bit`, bit 0 is the least significant.
     pub fn as_slice(&self) -> &[u32] {
         &self.bits[..self.count]
     }
 
-    /// Flips each of these bits.
+    /// Flips these bits of a page.
     fn flip(&self, page: &mut [u8]) {
         for &bit in self.as_slice() {
             page[bit as usize / 8] ^= 1 << (bit % 8);
@@ -130,7 +130,7 @@ fn sum_of_block(page: &[u8], index: usize, pgno: u32) -> u64 {
     block_sum(bits, block_bytes, pgno)
 }
 
-/// Folds what the kernel gathered into the stored form.
+/// Folds the sums of a block into its stored checksum.
 fn block_sum(bits: BlockBits, block_bytes: usize, pgno: u32) -> u64 {
     let all = bits.xor;
     let parity = |mask: u32| (all & mask).count_ones() & 1;
@@ -145,7 +145,7 @@ fn block_sum(bits: BlockBits, block_bytes: usize, pgno: u32) -> u64 {
     u64::from(high) << 48 | u64::from(low) << 32 | u64::from(all ^ pgno)
 }
 
-/// Computes and stores the checksums of a page whose flags say the new format.
+/// Computes and stores the checksums of a page with the new checksum format.
 ///
 /// # Panics
 /// If the length is no page size.
@@ -167,7 +167,7 @@ fn is_zero(page: &[u8]) -> bool {
     words.iter().all(|word| u64::from_ne_bytes(*word) == 0)
 }
 
-/// Judges the page that was read as page `pgno`.
+/// Verifies the checksum of a page that was read as page `pgno`.
 ///
 /// # Panics
 /// If the length is no page size.
@@ -187,7 +187,7 @@ pub fn verify(page: &[u8], pgno: u32) -> Verdict {
     verify_old(page, pgno)
 }
 
-/// Old format: header checksum over the page, then the page number. It cannot locate a flipped bit.
+/// Verifies a page of the old format: header checksum, then the page number. It cannot locate a flipped bit.
 fn verify_old(page: &[u8], pgno: u32) -> Verdict {
     let claimed = get_u32(page, 4);
     match (header_is_intact(page), claimed == pgno) {
@@ -219,8 +219,8 @@ fn verify_new(page: &[u8], pgno: u32) -> Verdict {
     }
 }
 
-/// If the page is whole but was summed with another number, the XOR of both numbers: then the located part of every
-/// sum agrees and the XOR part differs by the same word.
+/// XOR of both numbers, if the page is whole but was summed with another number: then the located parts of all sums
+/// agree and the XOR parts differ by one word.
 fn number_difference(stored: &[u64], computed: &[u64]) -> Option<u32> {
     let difference = stored[0] ^ computed[0];
     let same = stored.iter().zip(computed).all(|(a, b)| a ^ b == difference);
@@ -262,8 +262,8 @@ fn single_flipped_bit(difference: u64, block_bits: u32) -> Option<u32> {
     (complementary && low < block_bits && word == 1 << (low % 32)).then_some(low)
 }
 
-/// Flips back what `verify` finds correctable. After `Correctable` the page verifies; any other verdict is that of
-/// `verify` and the page is unchanged. The caller still has to check the structure of a corrected page.
+/// Corrects the flipped bits that `verify` locates. After `Correctable` the page verifies; after any other verdict it
+/// is unchanged. The caller still has to check the structure of a corrected page.
 ///
 /// # Panics
 /// If the length is no page size.

@@ -2,7 +2,7 @@ use super::*;
 
 const PGNO_OF_PATTERN: u32 = 0x1234;
 
-/// The pattern of the known answers: top bytes of a linear congruential generator, then the flags word.
+/// Test pattern of the known answers: top bytes of a linear congruential generator, then the flags word.
 fn pattern(page_bytes: usize) -> Vec<u8> {
     let mut bytes = pattern_without_flags(page_bytes);
     put_u32(&mut bytes, FLAGS, 0xA802);
@@ -129,8 +129,8 @@ fn two_flipped_bits_in_one_block_are_refused_and_left_alone() {
     }
 }
 
-/// The stored sum of a block names a bit by its number and by the complement of that; garbage may do so with a
-/// number that no bit has.
+/// A block's stored sum names a bit by its number and the complement of that; garbage may name a number that no bit
+/// has.
 #[test]
 fn a_sum_that_names_a_bit_behind_the_block_corrects_nothing() {
     for page_bytes in [4096, 16384] {

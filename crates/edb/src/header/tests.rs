@@ -79,7 +79,7 @@ fn each_kind_of_damage_has_its_name() {
     assert_eq!(DatabaseHeader::parse(&[1; 100]), Err(HeaderDamage::Short));
 }
 
-/// The shadow says `value` at `at`, with a checksum over as many bytes as it says that a page has.
+/// Shadow with `value` at offset `at`, and a checksum over as many bytes as it gives for a page.
 fn shadow_with(header: &mut DatabaseHeader, at: usize, value: u32) -> Vec<u8> {
     let mut shadow = header.stamped().to_vec();
     put_u32(&mut shadow, at, value);

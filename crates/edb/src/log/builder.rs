@@ -11,27 +11,27 @@ use crate::bytes::{put_u16, put_u32};
 use crate::checksum;
 use crate::page::{FLAGS, page_flags};
 
-/// Segments whose memory is kept for others.
+/// Largest number of segments whose memory is kept for reuse.
 const SPARE_MAX: usize = 16;
 
-/// A segment to be written.
+/// Log segment to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The segment's own position (byte 0).
+    /// Position of the segment (byte 0).
     pub position: LogPosition,
-    /// Its bytes, complete when it is stamped.
+    /// Bytes of the segment, complete once it is stamped.
     pub bytes: Box<[u8; SEGMENT_BYTES]>,
 }
 
 impl Segment {
-    /// Names the first segment of the write that the segment belongs to, and adds the checksum.
+    /// Stamps the segment: stores the first segment of its write, and the checksum.
     pub fn stamp(&mut self, write: u16) {
         stamp(&mut self.bytes, self.position, write);
     }
 }
 
-/// What a passive copy writes into the last segment of a log, together with the segments `stretch`: everything before
-/// them is durable, and so are they if anything lies behind them.
+/// Mark that a passive copy writes into the last segment of a log together with the segments `stretch`: everything
+/// before them is durable, and so are they if anything lies behind them.
 pub fn mark(generation: u32, segments_per_log: u16, stretch: Range<u16>) -> [u8; SEGMENT_BYTES] {
     let mut bytes = [0; SEGMENT_BYTES];
     put_u16(&mut bytes, AT_STRETCH_END, stretch.end);
@@ -46,19 +46,19 @@ fn stamp(bytes: &mut [u8; SEGMENT_BYTES], position: LogPosition, write: u16) {
     checksum::stamp(bytes, position.segment().into());
 }
 
-/// Cuts records into segments. It knows no files: it hands out full segments, each once.
+/// Packs log records into segments, without files. It returns each full segment once.
 pub struct LogBuilder {
     generation: u32,
     segment: u16,
     segments_per_log: u16,
-    /// What lies at `used` and behind means nothing before [`Self::seal`].
+    /// Open segment. Its bytes from `used` on mean nothing before [`Self::seal`].
     open: Box<[u8; SEGMENT_BYTES]>,
     used: usize,
-    /// Memory of segments that were written, for those to come.
+    /// Memory of written segments, for reuse.
     spare: Vec<Box<[u8; SEGMENT_BYTES]>>,
     full: VecDeque<Segment>,
     chain: RecordChain,
-    /// The record being added in pieces, with its checksum.
+    /// Record that is being added in pieces, with its checksum.
     scratch: Vec<u8>,
 }
 
@@ -86,12 +86,12 @@ impl LogBuilder {
         builder
     }
 
-    /// Where the next record begins.
+    /// Position at which the next record begins.
     pub fn position(&self) -> LogPosition {
         LogPosition::new(self.generation, self.segment, self.used as u16)
     }
 
-    /// Adds a record and returns the position behind it. `time` is noted in the segments that it opens.
+    /// Appends a record and returns the position behind it. Segments that it opens get `time`.
     ///
     /// # Panics
     /// If the record is empty or longer than 4 GiB.
@@ -143,7 +143,7 @@ impl LogBuilder {
         SEGMENT_BYTES - self.used
     }
 
-    /// Adds one frame; its data come in two parts.
+    /// Adds one frame, whose data come in two parts.
     fn put(&mut self, kind: u8, before_length: &[u8], data: [&[u8]; 2], time: LogTime) {
         if self.used == DATA_START {
             self.open[AT_TIME..AT_TIME + LogTime::BYTES].copy_from_slice(&time.to_bytes());
@@ -158,7 +158,7 @@ impl LogBuilder {
         }
     }
 
-    /// Closes the open segment, if it holds anything, and fills its rest: it is full from now on.
+    /// Closes the open segment, if it holds anything, and fills its rest.
     pub fn seal(&mut self) {
         if self.used == DATA_START {
             return;
@@ -173,7 +173,7 @@ impl LogBuilder {
         self.skip_to_data();
     }
 
-    /// Leaves out the header segment and the last one of a log.
+    /// Skips the header segment and the last segment of a log.
     fn skip_to_data(&mut self) {
         if self.segment + 1 >= self.segments_per_log {
             self.generation += 1;
@@ -182,12 +182,12 @@ impl LogBuilder {
         self.segment = self.segment.max(1);
     }
 
-    /// The full segments since the last call, in order and without their stamp; they may belong to several generations.
+    /// Full segments since the last call, in order and not stamped yet; they may belong to several generations.
     pub fn take_full(&mut self) -> Vec<Segment> {
         self.full.drain(..).collect()
     }
 
-    /// The bytes of a segment that was written are not needed any more.
+    /// Returns the memory of a written segment for reuse.
     pub fn reuse(&mut self, segment: Segment) {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(segment.bytes);

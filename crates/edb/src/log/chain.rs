@@ -7,10 +7,10 @@
 //! Limits: the first record that begins in a log goes on from the log's number only, so that reading can begin with any
 //! log. The loss of a log's last records shows only where the next log says that this one was full.
 
-/// Bytes that the checksum adds to each record.
+/// Number of bytes that the checksum adds to each record.
 pub const RECORD_SUM_BYTES: usize = 4;
 
-/// The checksum that the next record goes on from.
+/// Chained checksum: the value from which the next record's checksum continues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordChain {
     generation: u32,
@@ -18,7 +18,7 @@ pub struct RecordChain {
 }
 
 impl RecordChain {
-    /// The checksum of the next record, which begins in log `generation` (from 1).
+    /// Checksum of the next record, which begins in log `generation` (from 1).
     pub(super) fn next(&self, generation: u32, record: &[u8]) -> RecordChain {
         let before =
             if self.generation == generation { self.sum } else { crc32c::crc32c(&generation.to_le_bytes()) };

@@ -25,14 +25,14 @@ use super::{
 };
 use crate::bytes::{get_u16, is_zero};
 
-/// A segment that was durable and is not usable any more.
+/// Segment that was durable and is no longer usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostSegment {
-    /// Its number.
+    /// Number of the lost segment.
     pub segment: u16,
-    /// A good segment behind it that was written later.
+    /// Number of a good segment behind it, which proves that it was durable.
     pub proof: u16,
-    /// Good segments behind it.
+    /// Number of good segments behind it.
     pub good: u16,
 }
 
@@ -48,31 +48,32 @@ impl fmt::Display for LostSegment {
     }
 }
 
-/// What lies behind the end of a log.
+/// Segments behind the end of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rest {
-    /// Behind the last segment that holds anything.
+    /// Number behind the last segment that holds anything.
     pub end: u16,
-    /// Segments that hold anything.
+    /// Number of segments that hold anything.
     pub segments: u16,
-    /// Those of them that no torn write explains.
+    /// Number of these segments that no torn write explains.
     pub unexplained: u16,
     /// Whether a passive copy has marked how far the log is durable.
     pub is_marked: bool,
 }
 
-/// What the last segment of a log holds.
+/// Contents of the last segment of a log.
 enum Mark {
-    /// Nothing: an instance writes the log.
+    /// Empty: an instance writes the log.
     None,
-    /// The stretch that a passive copy wrote last.
+    /// Mark of a passive copy: the stretch that it wrote last.
     Stretch(Range<u16>),
-    /// Something else.
+    /// Neither empty nor a mark.
     Unreadable,
 }
 
 impl LogFile {
-    /// The segment at the end of this log, the current one, if it was durable: then the log does not end there.
+    /// Segment at the end of the current log, if it was durable and is lost, so that the log does not really end
+    /// there.
     pub fn lost(&self) -> Option<LostSegment> {
         let is_good = |number: &u16| self.state(*number) == SegmentState::Good;
         let behind = self.end.saturating_add(1)..self.last();
@@ -91,7 +92,7 @@ impl LogFile {
         Some(LostSegment { segment: self.end, proof, good: behind.filter(is_good).count() as u16 })
     }
 
-    /// What lies behind the end of this log.
+    /// Segments behind the end of this log.
     pub fn rest(&self) -> Rest {
         let mark = self.mark();
         let used = |number: &u16| !is_zero(self.segment(*number));
@@ -111,7 +112,7 @@ impl LogFile {
         rest
     }
 
-    /// The last segment, which holds no records.
+    /// Contents of the last segment, which holds no records.
     fn last(&self) -> u16 {
         self.header.segments - 1
     }

@@ -34,33 +34,33 @@ pub use reader::{LogDamage, LogFile, Records, SegmentState, Tail, judge_segment}
 use crate::bytes::{get_u16, get_u32, put_u16, put_u32};
 use crate::checksum;
 
-/// Where records begin in a segment.
+/// Offset of the first record in a segment.
 pub const DATA_START: usize = 40;
 
-/// Segments of the largest write of a log.
+/// Largest number of segments in one write of a log.
 pub const WRITE_SEGMENTS_MAX: u16 = 128;
 
 const AT_POSITION: usize = 8;
 const AT_TIME: usize = 16;
-/// Number of the first segment of the write that the segment belongs to, in bytes that ESE leaves free. Logs of
-/// format 0 have 0 there.
+/// Offset of the number of the first segment of the segment's write, in bytes that ESE leaves free. Logs of format 0
+/// have 0 there.
 const AT_WRITE: usize = 24;
-/// In the mark of a passive copy: number behind the last segment of the stretch.
+/// Offset in a passive copy's mark: number behind the last segment of the stretch.
 const AT_STRETCH_END: usize = 26;
 
-/// Record framing: type, length or lengths, bytes. What is left of a segment is fill.
+/// Types of record frames. A frame has a type, one or two lengths, and bytes; the rest of a segment is fill.
 mod frame {
     pub const FILL: u8 = 0;
-    /// Type, total length, length of this piece.
+    /// First piece of a record: type, total length, length of this piece.
     pub const FIRST_PIECE: u8 = 76;
     pub const FIRST_PIECE_HEADER: usize = 7;
-    /// Type, length of this piece.
+    /// Further piece of a record: type, length of this piece.
     pub const NEXT_PIECE: u8 = 77;
     pub const NEXT_PIECE_HEADER: usize = 3;
-    /// Type and length of a whole record.
+    /// Whole record: type and length.
     pub const WHOLE: u8 = 0xF0;
     pub const WHOLE_HEADER: usize = 3;
-    /// A smaller piece is not worth its header.
+    /// Smallest piece of a record that is worth its header, bytes.
     pub const PIECE_MIN: usize = 32;
 }
 
@@ -76,27 +76,27 @@ impl LogNames {
         LogNames { base: base.to_owned() }
     }
 
-    /// The log that is being written.
+    /// Name of the current log, which is being written.
     pub fn current(&self) -> String {
         format!("{}.log", self.base)
     }
 
-    /// The next log, in preparation.
+    /// Name of the next log, in preparation.
     pub fn next(&self) -> String {
         format!("{}tmp.log", self.base)
     }
 
-    /// A closed log.
+    /// Name of a closed log.
     pub fn closed(&self, generation: u32) -> String {
         format!("{}{generation:08X}.log", self.base)
     }
 
-    /// A log whose space is held in reserve, from 1.
+    /// Name of a reserve log, from 1.
     pub fn reserve(&self, number: u8) -> String {
         format!("{}res{number:05X}.jrs", self.base)
     }
 
-    /// The checkpoint file.
+    /// Name of the checkpoint file.
     pub fn checkpoint(&self) -> String {
         format!("{}.chk", self.base)
     }
@@ -109,69 +109,69 @@ impl LogNames {
     }
 }
 
-/// What the first segment of a log says about it.
+/// Header of a log: its first segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogHeader {
     /// Number of the log in its stream, from 1 to [`GENERATION_MAX`].
     pub generation: u32,
-    /// Segments in the file, the header included.
+    /// Number of segments in the file, the header included.
     pub segments: u16,
-    /// Page size of the databases.
+    /// Page size of the databases, bytes.
     pub page_bytes: u16,
-    /// When the log was created.
+    /// Time when the log was created.
     pub created: LogTime,
-    /// When the log before it was created; unset in the first.
+    /// Time when the log before it was created; unset in the first log.
     pub previous_created: LogTime,
-    /// The stream it belongs to.
+    /// Signature of the log stream.
     pub signature: Signature,
-    /// Whether old logs are reused.
+    /// Whether logs are reused (circular logging).
     pub circular: bool,
 }
 
-/// Why a segment is no log header.
+/// Reason why a segment is not a usable log header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LogHeaderDamage {
     /// The checksum is wrong.
     #[error("wrong checksum")]
     Checksum,
-    /// Another kind of file.
+    /// The file is another kind of ESE file.
     #[error("file type {found} is no log")]
     FileType {
-        /// What stands there.
+        /// File type in the header.
         found: u32,
     },
-    /// Segments of another size, or another header size.
+    /// The header names segments of another size, or another header size.
     #[error("{header_segments} header segments of {segment_bytes} bytes are not supported")]
     Geometry {
-        /// Size of a segment.
+        /// Size of a segment, bytes.
         segment_bytes: u16,
-        /// Segments in the header.
+        /// Number of segments in the header.
         header_segments: u16,
     },
-    /// A layout of the file that this program does not know.
+    /// The log has a format that this program does not know.
     #[error("its log format is {found:?}, this program knows {FORMAT_VERSION:?} only")]
     Format {
-        /// Major, minor and update version.
+        /// Major, minor and update version in the header.
         found: [u32; 3],
     },
-    /// No log has such a number.
+    /// The log number is out of range.
     #[error("generation {found} is not between 1 and {GENERATION_MAX}")]
     Generation {
-        /// What stands there.
+        /// Number in the header.
         found: u32,
     },
-    /// Records that this program does not know.
+    /// The log has a record format that this program does not know.
     #[error(
         "its records have format {found}, this program knows formats up to {RECORD_FORMAT} only: \
          open the databases with the program that wrote them, close them there, and move its logs away"
     )]
     Records {
-        /// What stands there.
+        /// Record format in the header.
         found: u32,
     },
 }
 
-/// The last number that a log can have, as in ESE.
+/// Largest number of a log, as in ESE.
 pub const GENERATION_MAX: u32 = 0x7FFF_FFFF;
 
 const FILE_TYPE_LOG: u32 = 3;
@@ -180,16 +180,16 @@ const AT_FLAGS: usize = 639;
 const FLAG_CIRCULAR: u8 = 2;
 /// Log format of Exchange 2016 RTM.
 const FORMAT: [(usize, u32); 4] = [(32, 8), (36, 4000), (40, 5), (648, 14)];
-/// The first three of them.
+/// Major, minor and update version of that format.
 const FORMAT_VERSION: [u32; 3] = [8, 4000, 5];
-/// Of what is Proofload's own: the records (ESE's are not public) and the first segment of a write in each segment.
-/// It stands where a log of ESE has zeros, at the end of the header. Segments of format 0 do not name their write;
-/// all else of it is the same, so both are read.
+/// Version of what is Proofload's own: the records (ESE's are not public), and the first segment of its write in each
+/// segment. It is stored at the end of the header, where a log of ESE has zeros. Segments of format 0 do not name
+/// their write; the rest is equal, so both are read.
 pub const RECORD_FORMAT: u32 = 1;
 const AT_RECORD_FORMAT: usize = SEGMENT_BYTES - 4;
 
 impl LogHeader {
-    /// The header segment, with its checksum.
+    /// Encodes the header segment, with its checksum.
     pub fn encode(&self) -> [u8; SEGMENT_BYTES] {
         let mut bytes = [0; SEGMENT_BYTES];
         put_u32(&mut bytes, 4, self.generation);
@@ -207,7 +207,7 @@ impl LogHeader {
         bytes
     }
 
-    /// Reads a header segment.
+    /// Decodes a header segment.
     ///
     /// # Errors
     /// If it is not intact, or no log header.
@@ -246,7 +246,7 @@ impl LogHeader {
         })
     }
 
-    /// Whether this log is the one that follows `previous` in its stream.
+    /// Whether this log directly follows `previous` in its stream.
     pub fn follows(&self, previous: &LogHeader) -> bool {
         self.signature == previous.signature
             && self.page_bytes == previous.page_bytes
@@ -260,7 +260,7 @@ thread_local! {
     static IGNORES_VERSIONS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// For tests of tests: the versions in headers mean nothing on this thread from now on, or do again.
+/// For tests of tests: switches the check of header versions off, or on again, on this thread.
 #[cfg(feature = "planted-bugs")]
 pub fn ignore_versions(ignored: bool) {
     IGNORES_VERSIONS.set(ignored);

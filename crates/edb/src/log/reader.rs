@@ -9,18 +9,18 @@ use super::{
 use crate::bytes::{get_u16, get_u32};
 use crate::checksum::{self, Verdict};
 
-/// What a segment-sized piece of a log file is, judged in its place.
+/// State of a segment of a log file, given its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentState {
-    /// A segment of this log in its own place.
+    /// Segment of this log at its own place.
     Good,
-    /// The same, with a single flipped bit.
+    /// Segment of this log at its own place with a single flipped bit.
     Correctable,
     /// Never written: all zero.
     Empty,
-    /// Intact, but of an older log that the file was before it was reused.
+    /// Intact segment of an older log, left from before the file was reused.
     Stale,
-    /// None of these: torn, damaged, or of another place.
+    /// None of these: torn, damaged, or from another place.
     Bad,
 }
 
@@ -42,48 +42,48 @@ pub fn judge_segment(bytes: &[u8; SEGMENT_BYTES], generation: u32, number: u16) 
     }
 }
 
-/// What follows the last usable segment of a log.
+/// Segments behind the last usable segment of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
-    /// Nothing: every segment that holds records is usable.
+    /// None: every segment that holds records is usable.
     Full,
     /// Segments that were never written.
     Empty,
     /// Segments of an older log.
     Stale,
-    /// A segment that is neither usable nor one of the above: torn, if this is the current log, else damaged.
+    /// A segment that is neither usable nor one of the above: torn in the current log, damaged in others.
     Broken,
 }
 
-/// Why a file is no log.
+/// Reason why a file is not a usable log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LogDamage {
-    /// No usable header.
+    /// The header is not usable.
     #[error("log header: {0}")]
     Header(#[from] LogHeaderDamage),
-    /// Shorter than the header says.
+    /// The file is shorter than its header says.
     #[error("{bytes} bytes of a log of {segments} segments")]
     Short {
-        /// Length found.
+        /// Length of the file, bytes.
         bytes: usize,
-        /// Length by the header.
+        /// Length by the header, segments.
         segments: u16,
     },
-    /// The bytes of a valid segment are no records.
+    /// The bytes of a valid segment are not records.
     #[error("no record at {at:?}")]
     Record {
-        /// Where.
+        /// Log position of the segment.
         at: LogPosition,
     },
-    /// A record is not what was written, or one before it is missing.
+    /// The checksum of a record is wrong, or a record before it is missing.
     #[error("the record before {at:?} has a wrong checksum, or one is missing before it")]
     RecordChecksum {
-        /// Behind it.
+        /// Log position behind the record.
         at: LogPosition,
     },
 }
 
-/// A whole log file, corrected where bits were flipped.
+/// Log file as a whole, with flipped bits corrected.
 pub struct LogFile {
     pub(super) header: LogHeader,
     pub(super) bytes: Vec<u8>,
@@ -131,7 +131,7 @@ impl LogFile {
         Ok(LogFile { header, bytes, end, tail, corrected })
     }
 
-    /// The header.
+    /// Header of the log.
     pub fn header(&self) -> &LogHeader {
         &self.header
     }
@@ -152,34 +152,34 @@ impl LogFile {
         bad.is_some()
     }
 
-    /// What is there.
+    /// Segments behind the last usable one.
     pub fn tail(&self) -> Tail {
         self.tail
     }
 
-    /// Segments with a flipped bit that was corrected.
+    /// Number of segments with a flipped bit that was corrected.
     pub fn corrected(&self) -> u16 {
         self.corrected
     }
 
-    /// The bytes of the file, with what was corrected.
+    /// Bytes of the file, with corrections.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// The usable segments in order.
+    /// Usable segments, in order.
     pub fn segments(&self) -> impl Iterator<Item = &[u8; SEGMENT_BYTES]> {
         let (segments, _) = self.bytes.as_chunks::<SEGMENT_BYTES>();
         segments[1..usize::from(self.end)].iter()
     }
 }
 
-/// Puts records together from segments, across segments and logs.
+/// Assembles records from segments, across segments and logs.
 #[derive(Clone, Default)]
 pub struct Records {
     partial: Vec<u8>,
     missing: usize,
-    /// The log in which the partial record begins.
+    /// Log in which the unfinished record begins.
     begun_in: u32,
     chain: RecordChain,
     #[cfg(feature = "planted-bugs")]
@@ -187,29 +187,30 @@ pub struct Records {
 }
 
 impl Records {
-    /// Starts with the first segment of a log, where a record begins, or in the middle of one, which is then left out.
+    /// Starts with the first segment of a log: at the begin of a record, or in the middle of one, which is then
+    /// skipped.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether no record is begun and not complete.
+    /// Whether no record is unfinished.
     pub fn is_between_records(&self) -> bool {
         self.missing == 0
     }
 
-    /// The records so far: a builder that goes on behind them needs it.
+    /// Chained checksum of the records so far; a builder that continues needs it.
     pub fn chain(&self) -> RecordChain {
         self.chain
     }
 
-    /// For tests of tests: a wrong checksum is taken for a right one.
+    /// For tests of tests: accepts wrong checksums.
     #[cfg(feature = "planted-bugs")]
     pub fn ignore_checksums(&mut self) {
         self.ignores_checksums = true;
     }
 
-    /// Takes the records of the next valid segment apart and calls `each` with every record that ends there and the
-    /// position behind it.
+    /// Splits the next valid segment into records. Calls `each` for every record that ends there, with the position
+    /// behind it.
     ///
     /// # Errors
     /// If the segment holds anything but records, or a record is not the one that was written there.
@@ -265,7 +266,7 @@ impl Records {
         Ok(())
     }
 
-    /// The record without its checksum, if that is right.
+    /// Record without its checksum, if that is right.
     fn checked<'r>(
         &mut self,
         generation: u32,

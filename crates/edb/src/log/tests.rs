@@ -26,7 +26,7 @@ fn empty_file(generation: u32) -> Vec<u8> {
     bytes
 }
 
-/// The full segments, as one write.
+/// Full segments, as one write.
 fn take_written(builder: &mut LogBuilder) -> Vec<Segment> {
     let mut segments = builder.take_full();
     let mut write = LogPosition::default();
@@ -171,7 +171,7 @@ fn a_flipped_bit_is_corrected_only_where_the_log_goes_on() {
     assert_eq!(records_of(&[log]), written);
 }
 
-/// A torn write of regular data: sectors of zeros where a run of one byte stood. The parity of the segment is the same.
+/// Torn write of regular data: sectors of zeros in a run of one byte. The parity of the segment is the same.
 fn tear_within_a_run(segment: &mut [u8; SEGMENT_BYTES], number: u32) {
     let run =
         segment.as_chunks_mut::<512>().0.iter_mut().skip(1).find(|s| s.iter().all(|b| *b == s[0] && *b != 0));
@@ -278,7 +278,7 @@ fn names_are_those_of_the_genuine_engine() {
     }
 }
 
-/// A log of `segments` segments of one record each; the first segments of its writes are given.
+/// Log of `segments` segments with one record each; the first segments of its writes are given.
 fn log_of_writes(segments: u16, writes: &[u16]) -> Vec<u8> {
     let mut builder = LogBuilder::new(1, 1, segments, RecordChain::default());
     let mut file = vec![0; usize::from(segments) * SEGMENT_BYTES];

@@ -4,11 +4,11 @@ use super::{DBTIME, FLAGS, FREE, FREE_MARK, NEXT, OBJID, PREV, PageMut, TAG_BYTE
 use super::{header_bytes, is_page_size, page_flags};
 use crate::bytes::{put_u16, put_u32, put_u64};
 
-/// A page being written from its first node to its last. Its old contents do not matter; what no node covers is zero.
+/// Page that is written from its first node to its last. Old contents do not matter; bytes without a node become zero.
 pub struct BulkPage<'a> {
     bytes: &'a mut [u8],
     tags: usize,
-    /// End of what is written, counted from the start of the page.
+    /// End of the written bytes, from the start of the page.
     end: usize,
 }
 
@@ -35,7 +35,7 @@ impl<'a> BulkPage<'a> {
         put_u32(self.bytes, NEXT, next);
     }
 
-    /// The body of the next node, to be written over all of its `len` bytes: key length as u16, key, data.
+    /// Body of the next node, to be written completely (`len` bytes): key length as u16, key, data.
     ///
     /// # Panics
     /// If the page is full.
@@ -51,7 +51,7 @@ impl<'a> BulkPage<'a> {
         &mut self.bytes[start..start + len]
     }
 
-    /// The bodies of the next `count` nodes, each of `len` bytes, one after the other.
+    /// Bodies of the next `count` nodes, each of `len` bytes, side by side.
     ///
     /// # Panics
     /// If the page is full.
@@ -71,7 +71,7 @@ impl<'a> BulkPage<'a> {
         &mut self.bytes[start..end]
     }
 
-    /// Completes the page and stamps it, see `PageMut::finish`.
+    /// Completes the page and its checksums, see `PageMut::finish`.
     pub fn finish(self, pgno: u32) {
         PageMut::new(self.finish_unsealed(pgno)).seal(pgno);
     }

@@ -10,17 +10,17 @@ use super::{
 use crate::bytes::{get_u16, put_u16, put_u32, put_u64};
 use crate::checksum;
 
-/// The page has not enough free bytes (or tags); it is unchanged.
+/// Error: the page has not enough free bytes (or tags). It is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{needed_bytes} bytes needed, {free_bytes} free on the page")]
 pub struct Full {
-    /// Bytes the edit needs on top of what it frees.
+    /// Bytes that the edit needs beyond those that it frees.
     pub needed_bytes: usize,
-    /// Bytes the page has.
+    /// Free bytes of the page.
     pub free_bytes: usize,
 }
 
-/// A page to change. Edits need a page that `PageRef::validate` accepts (or one made by `format`) and keep it so.
+/// Page for changes. Edits need a page that `PageRef::validate` accepts (or one made by `format`) and keep it so.
 pub struct PageMut<'a> {
     bytes: &'a mut [u8],
 }
@@ -33,7 +33,7 @@ struct NewNode<'n> {
 }
 
 impl<'a> PageMut<'a> {
-    /// An existing page.
+    /// Opens an existing page.
     ///
     /// # Panics
     /// If the length is no page size.
@@ -62,33 +62,34 @@ impl<'a> PageMut<'a> {
         page
     }
 
-    /// The page to read.
+    /// Page for reading.
     #[inline(always)]
     pub fn view(&self) -> PageRef<'_> {
         PageRef { bytes: self.bytes }
     }
 
-    /// See `PageRef::dbtime`.
+    /// Sets the dbtime, see `PageRef::dbtime`.
     pub fn set_dbtime(&mut self, dbtime: u64) {
         put_u64(self.bytes, DBTIME, dbtime);
     }
 
-    /// See `PageRef::prev`.
+    /// Sets the left neighbour, see `PageRef::prev`.
     pub fn set_prev(&mut self, pgno: u32) {
         put_u32(self.bytes, PREV, pgno);
     }
 
-    /// See `PageRef::next`.
+    /// Sets the right neighbour, see `PageRef::next`.
     pub fn set_next(&mut self, pgno: u32) {
         put_u32(self.bytes, NEXT, pgno);
     }
 
-    /// See `PageRef::objid`.
+    /// Sets the object id, see `PageRef::objid`.
     pub fn set_objid(&mut self, objid: u32) {
         put_u32(self.bytes, OBJID, objid);
     }
 
-    /// See `page_flags`. Root and space flags say where the prefix lies: they change only on a page without nodes.
+    /// Sets the page flags, see `page_flags`. Root and space flags decide where the prefix lies, so they may change
+    /// only on a page without nodes.
     pub fn set_flags(&mut self, flags: u32) {
         put_u32(self.bytes, FLAGS, flags);
     }
@@ -112,7 +113,7 @@ impl<'a> PageMut<'a> {
         put_u32(self.bytes, at, u32::from(start) << 16 | tag.len as u32);
     }
 
-    /// Puts a node at `slot`; those from there on move up. Takes as much of the page prefix as the key shares.
+    /// Inserts a node at `slot`; later nodes move up. Compresses the key against the page prefix.
     ///
     /// # Errors
     /// If it does not fit beside what is held for rollback.
@@ -149,7 +150,7 @@ impl<'a> PageMut<'a> {
         Ok(())
     }
 
-    /// Writes tag and body of a node whose place is already accounted for.
+    /// Writes tag and body of a node whose space is already accounted for.
     fn write_body(&mut self, index: usize, start: usize, taken: usize, node: &NewNode) {
         let large = is_large(self.bytes.len());
         let compressed = if taken > 0 { node_flags::COMPRESSED } else { 0 };
@@ -204,7 +205,7 @@ impl<'a> PageMut<'a> {
         Ok(())
     }
 
-    /// Gives tag `index` `len` bytes, keeping the first `keep` of them, and returns where they start.
+    /// Resizes tag `index` to `len` bytes, keeping the first `keep`, and returns their offset.
     fn resize(&mut self, index: usize, len: usize, keep: usize) -> Result<usize, Full> {
         let tag = self.view().tag(index);
         if len > tag.len {
@@ -226,7 +227,7 @@ impl<'a> PageMut<'a> {
         Ok(start)
     }
 
-    /// Moves the first `keep` bytes of a tag's body behind all others, where there is room for `len`.
+    /// Moves the first `keep` bytes of a tag's body behind all others, with room for `len`.
     fn move_to_end(&mut self, index: usize, tag: Tag, len: usize, keep: usize) -> usize {
         let data_start = header_bytes(self.bytes.len());
         if self.view().gap_bytes() >= len {
@@ -246,7 +247,7 @@ impl<'a> PageMut<'a> {
         start
     }
 
-    /// Removes node `slot`; those behind it move down.
+    /// Removes node `slot`; later nodes move down.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -268,7 +269,7 @@ impl<'a> PageMut<'a> {
         self.set_free_bytes(free);
     }
 
-    /// Removes node `slot` and all behind it.
+    /// Removes node `slot` and all later nodes.
     pub fn truncate(&mut self, slot: usize) {
         let page = self.view();
         let (index, count) = (slot + page.reserved_tags(), page.tag_count());
@@ -319,8 +320,8 @@ impl<'a> PageMut<'a> {
         Ok(())
     }
 
-    /// Gives the page another prefix (`best_prefix` finds a good one) and writes its nodes anew, without holes. A root
-    /// has no prefix unless it belongs to a space tree.
+    /// Gives the page another prefix (`best_prefix` finds a good one) and rewrites its nodes without gaps. A root has
+    /// no prefix unless it belongs to a space tree.
     ///
     /// # Errors
     /// If the nodes no longer fit.
@@ -350,8 +351,7 @@ impl<'a> PageMut<'a> {
         done
     }
 
-    /// Writes the nodes of a page that has had one prefix all the time in tag order, without holes, and clears what is
-    /// unused.
+    /// Rewrites the nodes of a page whose prefix never changed in tag order, without gaps, and clears unused bytes.
     pub fn tidy(&mut self) {
         let page = self.view();
         let mut end = 0;
@@ -375,7 +375,7 @@ impl<'a> PageMut<'a> {
         if needed_bytes > free_bytes { Err(Full { needed_bytes, free_bytes }) } else { Ok(()) }
     }
 
-    /// Writes all nodes without holes, in tag order.
+    /// Rewrites all nodes without gaps, in tag order.
     fn compact(&mut self) {
         let data_start = header_bytes(self.bytes.len());
         let copy = self.bytes[data_start..data_start + self.view().free_mark()].to_vec();
@@ -396,7 +396,7 @@ impl<'a> PageMut<'a> {
         self.seal(pgno);
     }
 
-    /// What of `finish` comes before the checksums: once for each write of the page, since the flush type goes on.
+    /// Part of `finish` before the checksums; once for each write of the page, because it advances the flush type.
     pub fn prepare(&mut self, pgno: u32) {
         let flags = self.view().flags();
         let flush_type = match (flags & page_flags::FLUSH_TYPE) >> 15 {

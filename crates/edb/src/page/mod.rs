@@ -35,10 +35,10 @@ use search::{compare_keys, guess_slot, key_head, key_head_of_parts, search_nodes
 
 use crate::bytes::{common_prefix_len, get_u16, get_u32, get_u64};
 
-/// Largest page size.
+/// Largest page size, bytes.
 pub const MAX_PAGE_BYTES: usize = 32 * 1024;
 
-/// A prefix saves space only beyond its own two length bytes.
+/// Least length of a useful prefix: it costs two length bytes of its own.
 pub(crate) const MIN_PREFIX_BYTES: usize = 3;
 
 const DBTIME: usize = 8;
@@ -50,7 +50,7 @@ const UNCOMMITTED_FREE: usize = 30;
 const FREE_MARK: usize = 32;
 const TAGS: usize = 34;
 pub(crate) const FLAGS: usize = 36;
-/// Only on pages above 8 KiB.
+/// Offset of the page's own number; only on pages above 8 KiB.
 pub(crate) const PGNO: usize = 64;
 
 const TAG_COUNT_MASK: u16 = 0x0FFF;
@@ -59,45 +59,45 @@ const TAG_BYTES: usize = 4;
 
 /// Page flags (`PageRef::flags`).
 pub mod page_flags {
-    /// Root of its tree (FDP).
+    /// The page is the root of its tree (FDP).
     pub const ROOT: u32 = 0x1;
-    /// Leaf level.
+    /// The page is a leaf.
     pub const LEAF: u32 = 0x2;
-    /// Lowest branch level.
+    /// The page is on the lowest branch level.
     pub const PARENT_OF_LEAF: u32 = 0x4;
-    /// Emptied by a merge and given back.
+    /// The page was emptied by a merge and freed.
     pub const EMPTY: u32 = 0x8;
-    /// Tree under repair.
+    /// The tree is under repair.
     pub const REPAIR: u32 = 0x10;
-    /// Belongs to an owned- or available-extent tree.
+    /// The page belongs to an owned- or available-extents tree.
     pub const SPACE: u32 = 0x20;
-    /// Secondary index.
+    /// The tree is a secondary index.
     pub const INDEX: u32 = 0x40;
-    /// Long-value tree.
+    /// The tree holds long values.
     pub const LONG_VALUE: u32 = 0x80;
-    /// Keys may repeat; entries are ordered by key and data.
+    /// Keys of the tree may repeat; entries are ordered by key and data.
     pub const NON_UNIQUE: u32 = 0x400;
-    /// New record format; set on every page.
+    /// The page has the new record format; set on every page.
     pub const NEW_RECORDS: u32 = 0x800;
-    /// New checksum format.
+    /// The page has the new checksum format.
     pub const NEW_CHECKSUM: u32 = 0x2000;
-    /// Unused bytes were overwritten.
+    /// Unused bytes of the page were overwritten.
     pub const SCRUBBED: u32 = 0x4000;
-    /// Two-bit counter that cycles 1, 2, 3 with each write of the page.
+    /// Flush type: two-bit counter that cycles 1, 2, 3 with each write of the page.
     pub const FLUSH_TYPE: u32 = 0x18000;
-    /// Allocated ahead of use.
+    /// The page was allocated ahead of use.
     pub const PREINITIALISED: u32 = 0x2_0000;
-    /// Root of a deleted tree.
+    /// The page is the root of a deleted tree.
     pub const FDP_DELETED: u32 = 0x4_0000;
 }
 
 /// Node flags (`Node::flags`).
 pub mod node_flags {
-    /// The version store may know an older state; may stay set harmlessly.
+    /// The version store may know an older state of the node. It may stay set without harm.
     pub const VERSIONED: u8 = 1;
-    /// Deleted, waiting for cleanup.
+    /// The node is deleted and waits for cleanup.
     pub const DELETED: u8 = 2;
-    /// The key starts with a part of the page prefix. Set and cleared by the page itself.
+    /// The key begins with a part of the page prefix. The page sets and clears this flag itself.
     pub const COMPRESSED: u8 = 4;
 }
 
@@ -128,32 +128,32 @@ pub const fn usable_bytes(page_bytes: usize) -> usize {
 struct Tag {
     start: usize,
     len: usize,
-    /// Node flags on small pages, else 0.
+    /// Node flags on small pages, otherwise 0.
     flags: u8,
 }
 
-/// A node as it lies on the page.
+/// Node of a page, in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node<'a> {
-    /// First part of the key, shared with the page prefix.
+    /// First part of the key, from the page prefix.
     pub prefix: &'a [u8],
     /// Rest of the key.
     pub suffix: &'a [u8],
-    /// Data; in a branch page the number of the child.
+    /// Data of the node; in a branch page the number of the child.
     pub data: &'a [u8],
-    /// See `node_flags`.
+    /// Node flags, see `node_flags`.
     pub flags: u8,
 }
 
 impl<'a> Node<'a> {
     const NONE: Node<'static> = Node { prefix: &[], suffix: &[], data: &[], flags: 0 };
 
-    /// A node without flags whose key is in one piece.
+    /// Node without flags whose key is in one piece.
     pub fn of(key: &'a [u8], data: &'a [u8]) -> Node<'a> {
         Node { prefix: &[], suffix: key, data, flags: 0 }
     }
 
-    /// Takes a node body apart; `None` if its lengths do not fit. `flags` are those of the tag (small pages only).
+    /// Decodes the body of a node; `None` if its lengths do not fit. `flags`: those of the tag (small pages only).
     #[inline(always)]
     fn decode(
         page_prefix: impl FnOnce() -> &'a [u8],
@@ -179,14 +179,14 @@ impl<'a> Node<'a> {
         self.prefix.len() + self.suffix.len()
     }
 
-    /// Puts the full key into `key`, replacing what is there.
+    /// Writes the full key into `key`.
     pub fn copy_key_to(&self, key: &mut Vec<u8>) {
         key.clear();
         key.extend_from_slice(self.prefix);
         key.extend_from_slice(self.suffix);
     }
 
-    /// The full key as a new vector; `copy_key_to` saves the allocation.
+    /// Full key as a new vector; `copy_key_to` avoids the allocation.
     pub fn key(&self) -> Vec<u8> {
         [self.prefix, self.suffix].concat()
     }
@@ -200,13 +200,13 @@ impl<'a> Node<'a> {
         compare_keys(self.prefix, head).then_with(|| compare_keys(self.suffix, rest))
     }
 
-    /// The first eight bytes of the key, as a number that is ordered as they are.
+    /// First eight bytes of the key as a number with the same order.
     #[inline]
     fn key_head(&self) -> u64 {
         key_head_of_parts(self.prefix, self.suffix)
     }
 
-    /// Compares the heads of keys that both have eight bytes or more, whatever follows; others are equal.
+    /// Compares only the first eight bytes of two keys of at least eight bytes; shorter ones count as equal.
     #[inline]
     fn compare_long_key(&self, key: &[u8], head: u64) -> Ordering {
         if key.len().min(self.key_len()) < 8 { Ordering::Equal } else { self.key_head().cmp(&head) }
@@ -217,12 +217,12 @@ impl<'a> Node<'a> {
         compare_pieces(&[self.prefix, self.suffix, self.data], &[key, data])
     }
 
-    /// Whether the node waits for cleanup.
+    /// Whether the node is deleted and waits for cleanup.
     pub fn is_deleted(&self) -> bool {
         self.flags & node_flags::DELETED != 0
     }
 
-    /// The child's page number, if this is a well-formed branch entry.
+    /// Page number of the child, if this is a well-formed branch entry.
     pub fn child(&self) -> Option<u32> {
         Some(u32::from_le_bytes(self.data.try_into().ok()?))
     }
@@ -255,14 +255,14 @@ fn compare_pieces(a: &[&[u8]], b: &[&[u8]]) -> Ordering {
     }
 }
 
-/// A page to read.
+/// Page for reading.
 #[derive(Clone, Copy)]
 pub struct PageRef<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> PageRef<'a> {
-    /// A view of one page.
+    /// Opens a page for reading.
     ///
     /// # Panics
     /// If the length is no page size: that is the caller's choice, never the file's.
@@ -272,22 +272,22 @@ impl<'a> PageRef<'a> {
         PageRef { bytes }
     }
 
-    /// The whole page.
+    /// Bytes of the whole page.
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The database's modification counter at the last change of this page.
+    /// Dbtime: modification counter of the database at the last change of this page.
     pub fn dbtime(self) -> u64 {
         get_u64(self.bytes, DBTIME)
     }
 
-    /// Left neighbour on the leaf level, 0 if none.
+    /// Page number of the left neighbour on the leaf level, 0 if none.
     pub fn prev(self) -> u32 {
         get_u32(self.bytes, PREV)
     }
 
-    /// Right neighbour on the leaf level, 0 if none.
+    /// Page number of the right neighbour on the leaf level, 0 if none.
     pub fn next(self) -> u32 {
         get_u32(self.bytes, NEXT)
     }
@@ -297,7 +297,7 @@ impl<'a> PageRef<'a> {
         get_u32(self.bytes, OBJID)
     }
 
-    /// See `page_flags`.
+    /// Page flags, see `page_flags`.
     pub fn flags(self) -> u32 {
         get_u32(self.bytes, FLAGS)
     }
@@ -312,22 +312,22 @@ impl<'a> PageRef<'a> {
         self.flags() & flags != 0
     }
 
-    /// Root of its tree.
+    /// Whether the page is the root of its tree.
     pub fn is_root(self) -> bool {
         self.has(page_flags::ROOT)
     }
 
-    /// Leaf level.
+    /// Whether the page is a leaf.
     pub fn is_leaf(self) -> bool {
         self.has(page_flags::LEAF)
     }
 
-    /// Belongs to an owned- or available-extent tree.
+    /// Whether the page belongs to an owned- or available-extents tree.
     pub fn is_space(self) -> bool {
         self.has(page_flags::SPACE)
     }
 
-    /// Keys may repeat.
+    /// Whether keys of the tree may repeat.
     pub fn is_non_unique(self) -> bool {
         self.has(page_flags::NON_UNIQUE)
     }
@@ -337,23 +337,23 @@ impl<'a> PageRef<'a> {
         usize::from(get_u16(self.bytes, FREE))
     }
 
-    /// Bytes held for the rollback of open transactions.
+    /// Bytes reserved for the rollback of open transactions.
     pub fn uncommitted_free_bytes(self) -> usize {
         usize::from(get_u16(self.bytes, UNCOMMITTED_FREE))
     }
 
-    /// First byte of the data area that no node has used since the last compaction.
+    /// Offset of the first byte that no node has used since the last compaction.
     fn free_mark(self) -> usize {
         usize::from(get_u16(self.bytes, FREE_MARK))
     }
 
-    /// Tags including the reserved ones, clamped to what the page can hold.
+    /// Number of tags with the reserved ones, clamped to what the page can hold.
     fn tag_count(self) -> usize {
         let room = (self.bytes.len() - self.data_start()) / TAG_BYTES;
         usize::from(get_u16(self.bytes, TAGS) & TAG_COUNT_MASK).min(room)
     }
 
-    /// Tags in front of the nodes: the external header, and what newer formats add.
+    /// Number of tags in front of the nodes: the external header, and those of newer formats.
     fn reserved_tags(self) -> usize {
         usize::from(get_u16(self.bytes, TAGS) >> 12 & 7).max(1)
     }
@@ -363,7 +363,7 @@ impl<'a> PageRef<'a> {
         header_bytes(self.bytes.len())
     }
 
-    /// The bytes of the page between the free mark and the tag array: they mean nothing.
+    /// Range between the free mark and the tag array, whose bytes have no meaning.
     pub fn unused(self) -> std::ops::Range<usize> {
         let end = self.bytes.len() - TAG_BYTES * self.tag_count();
         (self.data_start() + self.free_mark()).min(end)..end
@@ -380,7 +380,7 @@ impl<'a> PageRef<'a> {
             && (self.used() == other.used() || self.nodes().map(node).eq(other.nodes().map(node)))
     }
 
-    /// What the head says: the version, the neighbours and the tree, the kind of page, its free bytes.
+    /// Header fields with a meaning: version, neighbours, tree, kind of page, free bytes.
     fn head(self) -> [u64; 7] {
         let flags = self.flags() & !(page_flags::FLUSH_TYPE | page_flags::NEW_CHECKSUM);
         let [prev, next, objid, flags] = [self.prev(), self.next(), self.objid(), flags].map(u64::from);
@@ -389,15 +389,15 @@ impl<'a> PageRef<'a> {
         [self.dbtime(), prev, next, objid, flags, free, uncommitted]
     }
 
-    /// Where the bytes lie that mean something, behind the head.
+    /// Ranges of bytes with a meaning, behind the header.
     fn used(self) -> [&'a [u8]; 2] {
         let unused = self.unused();
         [&self.bytes[self.data_start().min(unused.start)..unused.start], &self.bytes[unused.end..]]
     }
 
-    /// What [`Self::says_the_same`] compares, and where nodes lie, in 128 bits: pages that say the same from
-    /// the same places have the same digest, others do not but by a chance that need not be reckoned with. For
-    /// this program's memory only: nothing makes it a format.
+    /// Digest of 128 bits of what [`Self::says_the_same`] compares, and of where nodes lie. Equal pages with equal
+    /// places have equal digests; others do not, except by a negligible chance. For this program's memory only, so no
+    /// format depends on it.
     pub fn digest(self) -> u128 {
         let [nodes, tags] = self.used().map(XxHash3_128::oneshot);
         let [dbtime, prev, next, objid, flags, free, uncommitted] = self.head().map(u128::from);
@@ -405,7 +405,7 @@ impl<'a> PageRef<'a> {
         XxHash3_128::oneshot(said.as_bytes())
     }
 
-    /// Bytes between the free mark and the tag array.
+    /// Number of bytes between the free mark and the tag array.
     fn gap_bytes(self) -> usize {
         let used = self.data_start() + self.free_mark() + TAG_BYTES * self.tag_count();
         self.bytes.len().saturating_sub(used)
@@ -420,7 +420,7 @@ impl<'a> PageRef<'a> {
         Tag { start: usize::from(start & mask), len: usize::from(len & mask), flags }
     }
 
-    /// The bits of both halves of a tag that are a place or a length.
+    /// Bits of both halves of a tag that are a place or a length.
     #[inline(always)]
     fn tag_length_mask(self) -> u16 {
         if is_large(self.bytes.len()) { 0x7FFF } else { LENGTH_MASK }
@@ -440,7 +440,7 @@ impl<'a> PageRef<'a> {
         self.body(self.tag(0)).unwrap_or(&[])
     }
 
-    /// What compressed keys of this page start with.
+    /// Prefix of the page's compressed keys.
     pub fn prefix(self) -> &'a [u8] {
         match (self.is_root(), self.is_space()) {
             (false, _) => self.external_header(),
@@ -449,7 +449,7 @@ impl<'a> PageRef<'a> {
         }
     }
 
-    /// Whether there is not even an external header: the page was never made, and is not valid.
+    /// Whether the page has not even an external header: it was never formatted and is not valid.
     pub fn is_blank(self) -> bool {
         self.tag_count() == 0
     }
@@ -460,7 +460,7 @@ impl<'a> PageRef<'a> {
         self.tag_count().saturating_sub(self.reserved_tags())
     }
 
-    /// Node `slot`. To go over many nodes `nodes` is faster.
+    /// Returns node `slot`. To visit many nodes `nodes` is faster.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -475,7 +475,7 @@ impl<'a> PageRef<'a> {
         node.unwrap_or(Node::NONE)
     }
 
-    /// The child that node `slot` of a branch page leads to, if it is well formed.
+    /// Page number of the child under node `slot` of a branch page, if it is well formed.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -521,9 +521,9 @@ impl<'a> PageRef<'a> {
         })
     }
 
-    /// Branch page: the slot whose child covers the entry. Separators are exclusive upper bounds; whatever is
-    /// above all others goes to the last child. An empty page gives slot 0. `data` is empty where keys do not
-    /// repeat; where they do, separators cut key and data as one string.
+    /// Slot of a branch page whose child covers the entry. Separators are exclusive upper bounds; an entry above all
+    /// of them belongs to the last child. An empty page gives slot 0. `data` is empty where keys do not repeat; where
+    /// they do, separators cut key and data as one string.
     pub fn child_slot_of_entry(self, key: &[u8], data: &[u8]) -> usize {
         let last = self.node_count().saturating_sub(1);
         let found = if data.is_empty() {
@@ -543,8 +543,8 @@ impl<'a> PageRef<'a> {
         above.min(last)
     }
 
-    /// Search among the first `count` nodes for the place of `key`, which `compare` compares nodes with; it is told the
-    /// head of the key, too.
+    /// Place of `key` among the first `count` nodes, which `compare` compares with it (given also the head of the
+    /// key).
     #[inline(always)]
     fn partition(
         self,
@@ -558,7 +558,7 @@ impl<'a> PageRef<'a> {
         search_nodes(count, guess, |slot| compare(node(slot), head))
     }
 
-    /// Bytes that node `slot` takes, its tag included.
+    /// Size of node `slot` with its tag, bytes.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -567,22 +567,22 @@ impl<'a> PageRef<'a> {
         self.tag(slot + self.reserved_tags()).len + TAG_BYTES
     }
 
-    /// Bytes that a node with this key and data would take on this page, its tag included.
+    /// Size that a node with this key and data would have on this page, its tag included, bytes.
     pub fn bytes_needed(self, key: &[u8], data_len: usize) -> usize {
         let taken = prefix_taken(self.prefix(), [key, &[]]);
         body_bytes(taken, key.len() - taken, data_len) + TAG_BYTES
     }
 
-    /// Whether a node with this key and data fits without touching what is held for rollback.
+    /// Whether a node with this key and data fits without using bytes reserved for rollback.
     pub fn fits(self, key: &[u8], data_len: usize) -> bool {
         self.bytes_needed(key, data_len) + self.uncommitted_free_bytes() <= self.free_bytes()
     }
 }
 
-/// The split buffer in front of the prefix of a space-tree root.
+/// Size of the split buffer before the prefix of a space-tree root, bytes.
 pub const SPLIT_BUFFER_BYTES: usize = 16;
 
-/// How much of the page prefix a key given in two parts takes: as much as it shares, or nothing if that saves nothing.
+/// Length of the page prefix that a key in two parts can share; 0 if that saves nothing.
 fn prefix_taken(page_prefix: &[u8], key: [&[u8]; 2]) -> usize {
     let mut shared = common_prefix_len(page_prefix, key[0]);
     if shared == key[0].len() {

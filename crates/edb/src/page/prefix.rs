@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{MIN_PREFIX_BYTES, PageRef};
 use crate::bytes::common_prefix_len;
 
-/// A prefix that makes nodes `slots` of `page` small, or an empty one if none saves space.
+/// Prefix that makes nodes `slots` of `page` small; empty if none saves space.
 ///
 /// For a prefix cut from a given key, a longer cut pays as long as a second key shares it; keys are sorted, so the
 /// longest such cut is what the key shares with a neighbour. The keys at the quarters of the range are tried.
@@ -34,7 +34,7 @@ pub fn best_prefix(page: PageRef, slots: Range<usize>) -> Vec<u8> {
     best
 }
 
-/// Bytes that `prefix` saves over no prefix, its own length taken off.
+/// Bytes that `prefix` saves, less its own length.
 fn bytes_saved(page: PageRef, slots: Range<usize>, prefix: &[u8]) -> usize {
     let per_node = slots.map(|slot| {
         let node = page.node(slot);

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-/// Among fewer nodes halving is as good.
+/// Least number of nodes for which a guess helps; below, bisection is as good.
 const GUESS_NODES_MIN: usize = 16;
 
 /// Compares two short strings; for keys this is faster than a call of the library's comparison.
@@ -31,7 +31,7 @@ pub fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
     differing.map_or(a.len().cmp(&b.len()), |(x, y)| x.cmp(y))
 }
 
-/// The first eight bytes of a key, as a number that is ordered as they are.
+/// First eight bytes of a key as a number with the same order.
 #[inline]
 pub fn key_head(key: &[u8]) -> u64 {
     if let Some(bytes) = key.first_chunk::<8>() {
@@ -57,8 +57,8 @@ pub(super) fn key_head_of_parts(first: &[u8], second: &[u8]) -> u64 {
     }
 }
 
-/// Where among `count` nodes a key with head `wanted` stands if keys are spread evenly from the one with head `from` to
-/// the one with head `to`. Only speed depends on the answer.
+/// Slot at which a key with head `wanted` would be among `count` nodes with evenly spread heads between `from` and
+/// `to`. Only speed depends on it.
 #[inline]
 pub fn guess_slot(from: u64, to: u64, count: usize, wanted: u64) -> usize {
     let (span, distance) =
@@ -69,8 +69,8 @@ pub fn guess_slot(from: u64, to: u64, count: usize, wanted: u64) -> usize {
     ((distance * (count as u64 - 1) + span / 2) / span.max(1)) as usize
 }
 
-/// Searches `count` ordered nodes with `compare`, which says how a node stands to what is wanted: first at
-/// `guess` if there are many, then around there in growing steps, and halves what remains.
+/// Galloping search in `count` ordered nodes by `compare`, which compares a node with the wanted key: probes `guess`
+/// if there are many, then doubles the step until it has passed the key, then bisects.
 ///
 /// # Errors
 /// The slot where what is wanted belongs.

@@ -45,7 +45,7 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Does the edit on the page and on the model; a refused edit must leave the page as it was.
+/// Applies the edit to the page and to the model; a refused edit must leave the page unchanged.
 fn apply(bytes: &mut [u8], model: &mut Vec<(Vec<u8>, Vec<u8>, u8)>, edit: &Edit) {
     let before = bytes.to_vec();
     let mut page = PageMut::new(bytes);
@@ -154,8 +154,8 @@ proptest! {
         }
     }
 
-    /// What passes is passed by sums over all tags and by lengths alone: it must be what looking at each tag
-    /// and node passes.
+    /// Validation passes most pages by sums over all tags and by lengths; it must agree with a look at each tag and
+    /// node.
     #[test]
     fn a_page_is_valid_if_each_tag_and_each_node_is(
         size in prop::sample::select(&SIZES[..]),
@@ -283,8 +283,8 @@ fn a_branch_sends_an_exact_match_to_the_next_child_and_what_is_above_all_to_the_
     }
 }
 
-/// Only the last page of a level is open; the root is the last page of its level. Old databases of ours left
-/// each page open.
+/// Only the last page of a level may lack its last separator; the root is the last page of its level. Old databases of
+/// Proofload left it out on each page.
 #[test]
 fn a_branch_page_may_keep_its_last_separator_unless_it_is_the_root() {
     for size in SIZES {
@@ -371,7 +371,7 @@ fn finish_stamps_number_and_checksum_and_cycles_the_flush_type() {
     }
 }
 
-/// A page with two nodes, its damage by `break_it`, and what `validate` says.
+/// Page with two nodes that `break_it` damages, with the result of `validate`.
 fn damaged(size: usize, break_it: impl Fn(&mut [u8])) -> Result<(), Damage> {
     let mut bytes = vec![0; size];
     let mut page = leaf(&mut bytes);
@@ -436,7 +436,7 @@ fn an_edit_that_does_not_fit_says_how_much_is_missing() {
     assert!(page.replace_data(0, &vec![1; free - 6]).is_err());
 }
 
-/// Digests stand for the pages in comparisons.
+/// Comparisons use digests in place of pages.
 #[test]
 fn pages_with_the_same_digest_say_the_same_and_what_means_nothing_does_not_count() {
     for size in [4096, 32768] {

@@ -8,27 +8,27 @@ use super::{
 };
 use crate::bytes::get_u16;
 
-/// Why a page is no page.
+/// Reason why a page is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Damage {
     /// The tag array holds too few or too many tags for its place.
     #[error("{tags} tags, {reserved} of them reserved")]
     TagCount {
-        /// Tags the header claims.
+        /// Number of tags by the header.
         tags: usize,
-        /// Reserved ones among them.
+        /// Number of reserved tags.
         reserved: usize,
     },
-    /// Free mark and tag array run into each other.
+    /// Free mark and tag array overlap.
     #[error("the free mark {free_mark} lies inside the tag array")]
     FreeMark {
-        /// Where the header says the free bytes begin.
+        /// Free mark in the header.
         free_mark: usize,
     },
-    /// More bytes held for rollback than free.
+    /// More bytes are reserved for rollback than are free.
     #[error("{uncommitted_bytes} bytes held for rollback, {free_bytes} free")]
     UncommittedFree {
-        /// Bytes held.
+        /// Bytes reserved for rollback.
         uncommitted_bytes: usize,
         /// Free bytes.
         free_bytes: usize,
@@ -40,10 +40,10 @@ pub enum Damage {
         used_bytes: usize,
         /// Free bytes in the header.
         free_bytes: usize,
-        /// What both must add up to.
+        /// Required sum of both.
         expected_bytes: usize,
     },
-    /// A node tag of no length.
+    /// A node's tag has length 0.
     #[error("tag {tag} is empty")]
     EmptyNode {
         /// Index of the tag.
@@ -61,28 +61,29 @@ pub enum Damage {
         /// Index of the tag.
         tag: usize,
     },
-    /// A node whose lengths do not fit its body, that has no data, or takes too little or too much prefix.
+    /// The lengths of a node do not fit its body, it has no data, or it takes too little or too much of the prefix.
     #[error("node {slot} is malformed")]
     Node {
-        /// Its slot.
+        /// Slot of the node.
         slot: usize,
     },
-    /// A branch entry without a child, one without a key that is not the last, or a root whose last entry has a key.
+    /// A branch entry has no child, or no key although it is not the last, or it is the last entry of a root and has a
+    /// key.
     #[error("branch entry {slot} is malformed")]
     BranchEntry {
-        /// Its slot.
+        /// Slot of the entry.
         slot: usize,
     },
-    /// An external header too short for the kind of page.
+    /// The external header is too short for the kind of page.
     #[error("external header of {bytes} bytes")]
     ExternalHeader {
-        /// Its length.
+        /// Length of the external header, bytes.
         bytes: usize,
     },
-    /// A key that is not above the one before it.
+    /// A key is not above the one before it.
     #[error("node {slot} is out of order")]
     Order {
-        /// The later slot.
+        /// Slot of the later key.
         slot: usize,
     },
 }
@@ -141,7 +142,7 @@ impl PageRef<'_> {
         Ok(())
     }
 
-    /// Sums over all tags, without a way out: the compiler takes several at once.
+    /// Sums over all tags, without an early return, so that the compiler can vectorise.
     fn areas(self, tags: usize, reserved: usize) -> Areas {
         let length_mask = u32::from(self.tag_length_mask());
         let place = |word: &[u8; TAG_BYTES]| {
@@ -215,15 +216,15 @@ impl PageRef<'_> {
         Ok(())
     }
 
-    /// A branch entry names a child. Only the last one may have no key; on the root, the rightmost page of its
-    /// level, it has none. Which other page is the rightmost one a page alone cannot tell.
+    /// Whether a branch entry names a child. Only the last entry may have no key; on the root, the rightmost page of
+    /// its level, it has none. A page alone does not show whether another page is the rightmost one.
     fn is_sound_branch_entry(self, node: Node, is_last: bool) -> bool {
         let key_fits = if node.key_len() == 0 { is_last } else { !is_last || !self.is_root() };
         node.child().is_some() && key_fits
     }
 
-    /// Whether `check_each_node` finds nothing on a leaf: by lengths alone and without a way out, since nearly
-    /// all pages pass.
+    /// Whether `check_each_node` would find nothing on a leaf; by lengths alone and without an early return, because
+    /// nearly all pages pass.
     fn has_sound_leaf_nodes(self) -> bool {
         let (prefix_bytes, large) = (self.prefix().len(), is_large(self.bytes.len()));
         let mut is_sound = true;
@@ -272,17 +273,17 @@ impl PageRef<'_> {
     }
 }
 
-/// What the tags of a page cover together.
+/// Sums over the tags of a page.
 struct Areas {
     used_bytes: usize,
-    /// Where the furthest one ends.
+    /// Highest end of any tag's bytes.
     end: usize,
     has_empty_node: bool,
-    /// Each tag starts behind the end of the one before it.
+    /// Whether each tag starts behind the end of the one before it.
     in_order: bool,
 }
 
-/// Which bytes of the data area are taken, one bit each.
+/// Bitmap of the used bytes of the data area.
 struct Occupied {
     words: [u64; MAX_PAGE_BYTES / 64],
 }
@@ -292,7 +293,7 @@ impl Occupied {
         Occupied { words: [0; MAX_PAGE_BYTES / 64] }
     }
 
-    /// Marks `len` bytes from `start`; false if one of them was taken.
+    /// Marks `len` bytes from `start`; false if one of them was marked already.
     fn claim(&mut self, start: usize, len: usize) -> bool {
         let (mut at, end) = (start, start + len);
         while at < end {
