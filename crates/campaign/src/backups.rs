@@ -21,14 +21,14 @@ use crate::rule::Rule;
 use crate::running::Campaign;
 use crate::verdict::Coverage;
 
-/// The published backup reads 256 KiB at a time with up to two reads outstanding per database.
+/// Stream of the backup test: 256 KiB at a time with up to two reads outstanding per database, as published.
 const STREAM: StreamConfig = StreamConfig { read_bytes: 256 << 10, depth: 2 };
-/// Batches per database between a backup and its restore, so that there is something to replay.
+/// Number of batches per database between a backup and its restore, so that logs exist to replay.
 const BATCHES_SINCE_BACKUP: u64 = 50;
 const COPY_BYTES: u64 = 1 << 20;
 
 impl Campaign<'_> {
-    /// Streams every database once.
+    /// Test `backup`: streams every database once.
     pub async fn backup(&mut self, ordinal: u32, name: &str, spec: &TestSpec) -> Result<(), CampaignError> {
         let mut test = self.begin(ordinal, name, spec, stream_parameters()).await?;
         self.open(&mut test, OpenOptions::normal(&self.deployment.engine)).await?;
@@ -44,7 +44,7 @@ impl Campaign<'_> {
         self.end(test).await
     }
 
-    /// Copies every database in use, then verifies the copies.
+    /// Test `backup_to_disk`: copies every database in use, then verifies the copies.
     pub async fn backup_to_disk(
         &mut self,
         ordinal: u32,
@@ -83,7 +83,7 @@ impl Campaign<'_> {
         self.end(test).await
     }
 
-    /// Changes the databases once more, then copies the backup and the logs since to a folder of their own,
+    /// Test `restore`: changes the databases once more, copies the backup and the logs since to a folder of their own,
     /// replays the logs there and verifies the result.
     pub async fn restore(&mut self, ordinal: u32, name: &str, spec: &TestSpec) -> Result<(), CampaignError> {
         let batches = Parameter {
@@ -211,9 +211,9 @@ impl Campaign<'_> {
     }
 }
 
-/// End of the name of a backup.
+/// Suffix of a backup file.
 const COPY: &str = "backup.edb";
-/// End of the name of a restored database.
+/// Suffix of a restored database file.
 const RESTORED: &str = "restored.edb";
 
 fn stream_parameters() -> Vec<Parameter> {
@@ -241,7 +241,7 @@ async fn remove_if_there(state: &ShardState, path: &str) -> Result<(), CampaignE
     Ok(())
 }
 
-/// Backs up every database of an instance side by side; `to` says whether to copy, and where.
+/// Backs up every database of an instance side by side. `to`: target of the copies, if they are copied.
 async fn back_up_all(
     state: &ShardState,
     instance: usize,
@@ -274,7 +274,7 @@ async fn check_all(
     join_all(checks).await.into_iter().collect()
 }
 
-/// Makes sure that the backup of an instance is there. A copy that was cut off has no header.
+/// Checks that the backup of an instance exists. A copy that was cut off has no header.
 async fn find_backup(state: &ShardState, instance: usize, folder: Option<&str>) -> Result<(), CampaignError> {
     let page_bytes = state.deployment.instances[instance].page_bytes as usize;
     let side = state.side(instance);
@@ -293,16 +293,16 @@ async fn find_backup(state: &ShardState, instance: usize, folder: Option<&str>) 
     Ok(())
 }
 
-/// What a restore of an instance did.
+/// Result of the restore of an instance.
 struct Restored {
-    /// Bytes and milliseconds of each database's copy.
+    /// Bytes and time in ms of each database's copy.
     copies: Vec<(u64, u64)>,
     recovery: RecoveryReport,
     replay_ms: u64,
     check: Vec<ChecksumReport>,
 }
 
-/// Copies backup and logs of an instance to a folder of their own, opens them, verifies, and removes them again.
+/// Copies backup and logs of an instance to a folder of their own, opens and verifies them, and removes them again.
 async fn restore_all(
     state: &ShardState,
     instance: usize,
@@ -350,7 +350,7 @@ fn check_stop(state: &ShardState) -> Result<(), CampaignError> {
     if state.stop.is_stopped() { Err(CampaignError::Interrupted) } else { Ok(()) }
 }
 
-/// Removes the files in a folder that only restores use.
+/// Removes the files in a folder that only restores create.
 async fn remove_files(state: &ShardState, folder: &str) -> Result<(), CampaignError> {
     for entry in state.world.list(folder).await? {
         state.world.remove(&format!("{folder}/{}", entry.name)).await?;
@@ -358,7 +358,7 @@ async fn remove_files(state: &ShardState, folder: &str) -> Result<(), CampaignEr
     Ok(())
 }
 
-/// Copies a file and syncs the copy, and gives its bytes; counted as database `number` of the instance.
+/// Copies a file, syncs the copy, and returns its bytes; counted as database `number` of the instance.
 async fn copy_file(
     state: &ShardState,
     instance: usize,

@@ -7,14 +7,14 @@ use std::future::ready;
 
 use world::LocalFuture;
 
-/// Where hosts wait for each other: before each test, when the caches are filled, and before a load is ended.
+/// Barrier between hosts: before each test, when the caches are filled, and before a load ends.
 pub trait Barrier {
-    /// Completes when every host of the barrier has come to the same point, or when nobody is waited for any
-    /// more: then the [`Watcher`](crate::progress::Watcher) says whether the run is to end.
+    /// Waits until every host of the barrier has reached the same point, or no host is waited for any more. In that
+    /// case the [`Watcher`](crate::progress::Watcher) says whether the run is to end.
     fn arrive(&self) -> LocalFuture<'static, ()>;
 }
 
-/// A host that runs alone.
+/// Barrier of a host that runs alone: it never waits.
 pub struct Alone;
 
 impl Barrier for Alone {

@@ -15,12 +15,12 @@ use crate::room::no_room;
 use crate::running::{Campaign, Logs};
 use crate::verdict::{all_pass, judge_none};
 
-/// How a campaign came out.
+/// Result of a campaign.
 #[derive(Debug, Default)]
 pub struct CampaignOutcome {
-    /// Everything that was judged.
+    /// All verdicts.
     pub verdicts: Vec<Verdict>,
-    /// Why it did not go to its end.
+    /// Reason why the campaign ended early; `None` if it did not.
     pub error: Option<CampaignError>,
 }
 
@@ -32,7 +32,7 @@ impl CampaignOutcome {
     }
 }
 
-/// Runs `tests` on the host that `deployment` describes. Rows go to `recorder` as they arise.
+/// Runs `tests` on the host that `deployment` describes, and passes rows to `recorder` as they arise.
 pub fn run<'a>(
     world: World,
     deployment: &'a Deployment,
@@ -44,8 +44,8 @@ pub fn run<'a>(
     run_in_step(world, deployment, tests, seed, recorder, watcher, &Alone)
 }
 
-/// A campaign under way. Boxed, so that campaign, workload and engine are compiled here, once and for speed,
-/// and not again in each crate that awaits a campaign.
+/// Future of a running campaign. Boxed, so that campaign, workload and engine are compiled once and optimised here,
+/// and not in each crate that awaits a campaign.
 pub type CampaignFuture<'a> = Pin<Box<dyn Future<Output = CampaignOutcome> + 'a>>;
 
 /// As [`run`], in step with the other hosts of `barrier`.
@@ -117,7 +117,7 @@ impl Campaign<'_> {
         }
     }
 
-    /// Says why the run ended early. An error of storage or engine is a failed verdict, too.
+    /// Records why the run ended early. An error of storage or engine is also a failed verdict.
     fn conclude(&mut self, error: Option<&CampaignError>) -> Result<(), CampaignError> {
         let Some(error) = error else { return Ok(()) };
         let severity = match error {
@@ -139,7 +139,7 @@ impl Campaign<'_> {
     }
 }
 
-/// Whose the logs are that are there before the test `at`.
+/// Origin of the logs that exist before the test `at`.
 fn logs_before(tests: &[TestSpec], at: usize) -> Logs {
     let (before, from_here) = tests.split_at(at);
     let opens = |kind: &TestKind| {

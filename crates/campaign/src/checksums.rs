@@ -11,13 +11,13 @@ use crate::host::{OpenOptions, ShardState};
 use crate::running::{Campaign, Logs, Running};
 use crate::verdict::{Coverage, judge_none};
 
-/// The published checksum reads 64 KiB at a time with about 30 reads outstanding per database.
+/// Stream of the checksum test: 64 KiB at a time with about 30 reads outstanding per database, as published.
 const STREAM: StreamConfig = StreamConfig { read_bytes: 64 << 10, depth: 30 };
 
 const BAD_PAGES: &str = "page is damaged (even correctably), lost, or in another page's place";
 
 impl Campaign<'_> {
-    /// Every page of every database.
+    /// Test `database_checksum`: reads and verifies every page of every database.
     pub async fn database_checksum(
         &mut self,
         ordinal: u32,
@@ -62,14 +62,14 @@ impl Campaign<'_> {
         self.end(test).await
     }
 
-    /// Judges how much of the databases a test has read.
+    /// Judges which share of the databases a test has read.
     pub fn judge_coverage(&mut self, test: u32, coverage: Coverage) -> Result<(), CampaignError> {
         let text = "every page of every database was read and verified";
         self.judge(coverage.judge(test, Origin::host(self.host_name()), "pages_verified", text))
     }
 
-    /// Databases that an earlier run has not closed, and whose logs soft recovery wants to replay: till then
-    /// what a crash has left of their pages cannot be told from damage.
+    /// Databases to skip: an earlier run left them open, and soft recovery is to replay their logs. Until then,
+    /// remains of a crash cannot be told from damage.
     fn pass_by(&mut self, test: u32, instance: &str) -> Result<(), CampaignError> {
         let text = format!(
             "{instance}: was not closed, and its logs wait for soft recovery: its pages are not judged"
@@ -80,8 +80,8 @@ impl Campaign<'_> {
         self.judge(Verdict { measured: None, limit: None, outcome: Outcome::Info, ..judged })
     }
 
-    /// Brings databases that an earlier run has not closed to the end of their logs, which stay: what a crash
-    /// has left of their pages is no finding.
+    /// Recovers databases that an earlier run left open, and keeps their logs, so that the remains of a crash are no
+    /// findings.
     async fn recover_unclosed(&mut self, test: &mut Running) -> Result<(), CampaignError> {
         test.phase = "recovering what was not closed".into();
         let (host, options) = (self.host.clone(), OpenOptions::keep_logs(&self.deployment.engine));
@@ -97,7 +97,7 @@ impl Campaign<'_> {
         self.tell_recovered(test.row.ordinal, reports)
     }
 
-    /// Keeps and judges what a check of a database found, and gives how much of it was read.
+    /// Records and judges the page check of a database. Returns how much of it was read.
     pub fn judge_pages(
         &mut self,
         test: u32,
@@ -134,7 +134,7 @@ impl Campaign<'_> {
         Ok(coverage)
     }
 
-    /// The newest closed logs of every instance.
+    /// Test `log_checksum`: reads the newest closed logs of every instance.
     pub async fn log_checksum(
         &mut self,
         ordinal: u32,
@@ -202,16 +202,14 @@ impl Campaign<'_> {
         self.judge_corrected(test, origin, corrected)
     }
 
-    /// Judges flipped bits that reading logs has corrected: the storage did not give back what was written, as
-    /// with a page.
+    /// Judges flipped bits that were corrected in logs: the storage did not return what was written.
     pub fn judge_corrected(&mut self, test: u32, origin: Origin, segments: u64) -> Result<(), CampaignError> {
         let what = "log segment had a flipped bit, even one that reading corrects";
         self.judge(judge_none(test, origin, "corrected_logs", what, segments))
     }
 }
 
-/// Whether no database of an instance needs recovery, as far as can be told: what cannot be read is for the
-/// check to find.
+/// Whether no database of an instance needs recovery. A header that cannot be read does not count; the check finds it.
 async fn all_closed(state: &ShardState, instance: usize) -> bool {
     let page_bytes = state.deployment.instances[instance].page_bytes as usize;
     let side = state.side(instance);
@@ -221,7 +219,7 @@ async fn all_closed(state: &ShardState, instance: usize) -> bool {
     join_all(closed).await.into_iter().all(|is_closed| is_closed)
 }
 
-/// Makes sure that closed databases are those that the logs beside them closed.
+/// Checks that closed databases are those that the logs beside them closed.
 async fn check_identity(state: &ShardState, instance: usize) -> Result<(), CampaignError> {
     Ok(engine::check_closed(&state.world, &config_of(state, instance).await?).await?)
 }
@@ -239,7 +237,7 @@ async fn check_databases(state: &ShardState, instance: usize) -> Result<Vec<Chec
     join_all(checks).await.into_iter().collect()
 }
 
-/// Checks one database file of an instance that is not open, counted as database `number` of it.
+/// Checks one database file of a closed instance; counted as its database `number`.
 pub async fn check_database(
     state: &ShardState,
     instance: usize,

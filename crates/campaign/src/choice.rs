@@ -2,22 +2,22 @@
 
 use solution::{Deployment, LoadMode, TestKind, TestSpec};
 
-/// Why the tests that were asked for cannot be carried out.
+/// Reason why the tests that were asked for cannot be carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
-    /// No test is of the kinds asked for.
+    /// The solution has no test of these kinds.
     #[error("the solution file has no such test")]
     NoSuchTest,
     /// Only drills were asked for, and there is none.
     #[error("the solution file has no drill")]
     NoDrill,
-    /// Nothing finds the load that a test of this kind needs.
+    /// No test finds the load that a test of this kind needs.
     #[error("[load] names no load, and no test `tune` finds one before {}", .0.name())]
     NotTuned(TestKind),
 }
 
 impl ChoiceError {
-    /// What to do about it.
+    /// Remedy for the reason.
     pub fn help(&self) -> &'static str {
         match self {
             ChoiceError::NoSuchTest => "add a [[test]] with this kind",
@@ -29,7 +29,7 @@ impl ChoiceError {
     }
 }
 
-/// The tests of these kinds, or of all when none is given, without the drills.
+/// Tests of these kinds (all kinds if empty), without drills.
 ///
 /// # Errors
 /// There is none, or none finds the load that they need.
@@ -48,8 +48,8 @@ pub fn tests_but_drills(deployment: &Deployment, kinds: &[TestKind]) -> Result<V
     Ok(chosen)
 }
 
-/// A load that only tuning can find has to be found in the same run, which would otherwise end after the
-/// databases are written.
+/// Refuses a load that only `tune` can find, unless `tune` runs before; otherwise the run would end after the
+/// databases are created.
 fn refuse_untuned(deployment: &Deployment, tests: &[TestSpec]) -> Result<(), ChoiceError> {
     let drives = |kind: &TestKind| {
         matches!(kind, TestKind::Tune | TestKind::Performance | TestKind::Stress | TestKind::LogGeneration)
@@ -62,7 +62,7 @@ fn refuse_untuned(deployment: &Deployment, tests: &[TestSpec]) -> Result<(), Cho
     }
 }
 
-/// The tests asked for that are no drills; none if only drills were asked for.
+/// Tests that were asked for, without drills; empty if only drills were asked for.
 ///
 /// # Errors
 /// As [`tests_but_drills`], or there is no drill.

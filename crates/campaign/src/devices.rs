@@ -9,14 +9,14 @@ use results::StoragePart;
 use solution::Deployment;
 use world::{DeviceUsage, Time, World};
 
-/// Counts of each device at one moment.
+/// Counters of each block device at one moment.
 pub(crate) struct Devices {
     at: Time,
     by_name: BTreeMap<String, DeviceUsage>,
 }
 
 impl Devices {
-    /// The devices now.
+    /// Reads the counters of the devices.
     pub async fn look(world: &World, deployment: &Deployment) -> Devices {
         let mut by_name = BTreeMap::new();
         for volume in &deployment.volumes {
@@ -28,7 +28,7 @@ impl Devices {
         Devices { at: world.now(), by_name }
     }
 
-    /// What each of them did since `before`.
+    /// Activity of each device since `before`.
     pub fn since(&self, before: &Devices, test: u32) -> Vec<StoragePart> {
         let seconds = self.at.since(before.at).as_secs_f64();
         let both = self.by_name.iter().filter_map(|(name, now)| Some((name, now, before.by_name.get(name)?)));

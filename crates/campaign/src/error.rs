@@ -4,84 +4,84 @@ use results::RecordError;
 use workload::template::TemplateError;
 use world::ErrorKind;
 
-/// Why a campaign could not go on.
+/// Reason why a campaign could not go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CampaignError {
-    /// The engine could not do it.
+    /// The engine failed.
     #[error(transparent)]
     Engine(#[from] engine::Error),
-    /// A copy or the arbiter could not go on.
+    /// A copy or the arbiter failed.
     #[error(transparent)]
     Replica(#[from] replica::Error),
     /// A file operation failed.
     #[error(transparent)]
     World(#[from] world::Error),
-    /// A row holds other bytes than were written.
+    /// The row's bytes differ from the bytes that the session wrote.
     #[error("{0}")]
     WrongData(String),
-    /// A database cannot be made, or its file is not one of ours.
+    /// A database cannot be created, or its file was not made by Proofload.
     #[error("{path}: {source}")]
     Template {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Error of the template.
         source: TemplateError,
     },
-    /// The results cannot be kept.
+    /// The evidence cannot be written.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// A test needs an instance that is not open.
     #[error("instance {instance} is not open")]
     NotOpen {
-        /// Its name.
+        /// Name of the instance.
         instance: String,
     },
-    /// An instance is to be closed while something still uses it.
+    /// An instance is to be closed while it is still in use.
     #[error("instance {instance} is still in use")]
     Busy {
-        /// Its name.
+        /// Name of the instance.
         instance: String,
     },
     /// The databases that a test needs do not exist.
     #[error("{path} does not exist; run the test `init` first")]
     NoDatabase {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
-    /// A database exists that was made for something else.
+    /// A database exists that was created for another size or solution.
     #[error("{path} was made for another size or solution; remove it with `proofload clean` and run again")]
     OtherDatabase {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
-    /// Neither header of a database can be read.
+    /// Neither header nor shadow of a database can be read.
     #[error(
         "{path} cannot be used again: no header and no shadow that this program can read ({damage}); remove it with \
          `proofload clean` and run again"
     )]
     NoHeader {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What is wrong with the header.
+        /// Damage of the header.
         damage: edb::header::HeaderDamage,
     },
     /// The backup that a restore needs does not exist, or was cut off.
     #[error("there is no complete backup at {path}; run the test `backup_to_disk` first")]
     NoBackup {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
-    /// The load is to be what tuning finds, and no tuning came before.
+    /// The load is to be found by `tune`, and that test did not run before.
     #[error("[load] names no load, so the test `tune` has to come first and find one")]
     NotTuned,
-    /// A drill is none of one host's tests.
+    /// A drill needs all hosts and cannot be a test of one.
     #[error("a drill needs every host of the solution at once; it is no test of one host")]
     NeedsAllHosts,
     /// A host could not do its part of a drill.
     #[error("{0}")]
     Drill(String),
-    /// A volume would soon be full, so the load was ended in order.
+    /// A volume is nearly full, so the load was ended in order.
     #[error(
         "{dir} has {} MiB left, and the load may need {} MiB before it has ended: it was ended before the volume is full; \
          make the volume larger, or the databases ([sizing]) or the test smaller",
@@ -91,19 +91,19 @@ pub enum CampaignError {
     NearlyFull {
         /// Folder of the volume.
         dir: String,
-        /// Free.
+        /// Free bytes.
         free_bytes: u64,
-        /// What must be free for an end in order.
+        /// Bytes that must be free for an end in order.
         needed_bytes: u64,
     },
-    /// Someone asked for the end.
+    /// The user asked for the end.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl CampaignError {
-    /// Whether the storage or the engine failed under test, as opposed to a wish that could not be granted: that is a
-    /// failed verdict, not only a campaign that could not run. A full volume is not: it may be fast all the same.
+    /// Whether storage or engine failed under test, so that the error is also a failed verdict. A full volume does not
+    /// count, because it says nothing about speed.
     pub fn is_finding(&self) -> bool {
         match self {
             _ if self.is_lack_of_room() => false,
@@ -126,7 +126,7 @@ impl CampaignError {
         }
     }
 
-    /// The rule that a finding breaks: its stable name, and what must not be.
+    /// Rule that a finding breaks: its stable name, and what must not happen.
     pub fn rule(&self) -> (&'static str, &'static str) {
         match self {
             CampaignError::Engine(engine::Error::LogCutOff { .. }) => {
@@ -139,7 +139,7 @@ impl CampaignError {
         }
     }
 
-    /// Whether the engine did not do what was asked, as when it was told to stop.
+    /// Whether the engine only refused, as after it was told to stop.
     pub fn is_refusal(&self) -> bool {
         matches!(self, CampaignError::Engine(engine::Error::Refused(_)))
     }

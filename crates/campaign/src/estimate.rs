@@ -11,16 +11,16 @@ use results::batch_means::{Spread, shown};
 use results::{ClassTotals, IoClass};
 use world::Time;
 
-/// A figure: its name, its unit, and what a unit of the ratio of its sums is worth.
+/// Figure of an estimate: name, unit, and the factor from the ratio of its sums to the unit.
 const FIGURES: [(&str, &str, f64); 3] =
     [("transactional I/O", "1/s", 1.0), ("reads", "ms", 1e-6), ("log writes", "ms", 1e-6)];
-/// Samples between two looks, as a share of those there are.
+/// Share of the samples after which the estimate is computed again.
 const LOOK_SHARE: f64 = 0.1;
 
-/// Both sums of each figure.
+/// Pair of sums of each figure.
 type Sums = [(f64, f64); FIGURES.len()];
 
-/// The figures of a window that is open.
+/// Estimate of the figures of an open window.
 pub struct Estimate {
     share: f64,
     opened: Time,
@@ -32,7 +32,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// An estimate of a window that opens at `opened`, good when every figure is known to `percent` per cent.
+    /// Starts the estimate of a window that opens at `opened`. It is good when every figure is known to within
+    /// `percent` percent.
     pub fn new(percent: f64, opened: Time) -> Estimate {
         Estimate {
             share: percent / 100.0,
@@ -45,8 +46,8 @@ impl Estimate {
         }
     }
 
-    /// Takes what the window has counted by `now`; a sample ends when `sample_ms` have passed.
-    /// What waits counts with the time that it has waited so far.
+    /// Adds what the window has counted by `now`; a sample ends every `sample_ms`. Waiting operations count with the
+    /// time that they have waited so far.
     pub fn add(&mut self, seen: &ClassTotals, waiting: &ClassTotals, now: Time, sample_ms: u64) {
         if (now.since(self.sampled).as_millis() as u64) < sample_ms {
             return;
@@ -68,19 +69,19 @@ impl Estimate {
         self.figures().all(|(_, half)| half.is_some_and(|half| half <= self.share))
     }
 
-    /// Whether every figure was known well enough at the last look.
+    /// Whether every figure was known well enough when the estimate was last computed.
     pub fn is_good(&self) -> bool {
         self.is_good
     }
 
-    /// Whether every figure is still known well enough, samples behind the last look included. If not, the estimate
-    /// is not good until the next look.
+    /// Whether every figure is still known well enough with all samples. If not, the estimate is not good until it is
+    /// next computed.
     pub fn is_still_good(&mut self) -> bool {
         self.is_good = self.is_good && self.look();
         self.is_good
     }
 
-    /// Each figure with its interval at 95 % confidence.
+    /// Text of each figure with its 95 % interval.
     pub fn told(&self) -> String {
         let told = self.figures().zip(FIGURES).map(|((value, half), (name, unit, worth))| {
             let half = half.map_or("unknown".to_owned(), |half| format!("{:.2}", half * 100.0));
@@ -89,7 +90,7 @@ impl Estimate {
         told.collect::<Vec<_>>().join(", ") + " (95 % confidence)"
     }
 
-    /// The ratio of each figure, and half of its interval as a share of it.
+    /// Ratio of each figure, and half of its interval as a share of it.
     fn figures(&self) -> impl Iterator<Item = (f64, Option<f64>)> {
         let confidence = shown();
         self.samples.iter().zip(self.sums).map(move |(samples, (above, below))| {
@@ -118,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// Feeds minutes of 60 reads, 20 writes and 20 log writes; `read_ms` gives the latency of reads in each.
+    /// Feeds minutes of 60 reads, 20 writes and 20 log writes. `read_ms`: latency of the reads in each minute.
     fn fed(percent: f64, minutes: u64, read_ms: impl Fn(u64) -> u64) -> Estimate {
         let mut estimate = Estimate::new(percent, Time::default());
         let mut seen = ClassTotals::default();

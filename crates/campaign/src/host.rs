@@ -27,66 +27,67 @@ use world::{Duration, ErrorKind, HostUsage, OpenMode, PageBuf, Task, TemplatePag
 use crate::CampaignError;
 use crate::sampler::{DatabaseCounts, HostCounts, LogCounts, UsageCounts};
 
-/// Share of each payload that a compressor would save: mail compresses to about half.
+/// Share of each payload that a compressor would save, percent: mail compresses to about half.
 pub const COMPRESSIBILITY_PCT: u8 = 50;
-/// Pages that a new database has free, ahead of need.
+/// Number of free pages in a new database.
 pub const FREE_PAGES: u32 = 256;
-/// Log that an instance keeps in memory at most.
+/// Largest log buffer of an instance, bytes.
 pub const LOG_BUFFER_BYTES: usize = 1 << 20;
 
-/// How instances are opened for a test.
+/// Options for opening instances in a test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OpenOptions {
-    /// Remove logs that recovery no longer needs.
+    /// Whether logs are removed once recovery no longer needs them.
     pub circular_logging: bool,
-    /// Write pages back when the log has grown by this much since their first change.
+    /// Checkpoint depth, bytes: pages are written back when the log has grown by this much since their first change.
     pub checkpoint_depth_bytes: u64,
-    /// Maintain databases while their logs are replayed.
+    /// Whether databases are maintained during a recovery.
     pub maintenance: Option<MaintenanceConfig>,
-    /// How logs are replayed.
+    /// Order of redo: in log order, or by page.
     pub redo: Redo,
 }
 
 impl OpenOptions {
-    /// With the reads of the published recoveries, and with databases that are maintained while their logs are
-    /// replayed, if the solution file says so.
+    /// Options of the test `soft_recovery`: reads as in published recoveries, and maintenance if the solution file
+    /// asks for it.
     pub fn for_recovery(engine: &EngineSpec) -> OpenOptions {
         let maintenance = engine.recovery_maintenance.then(|| maintenance_config(engine));
         OpenOptions { maintenance, redo: Redo::InLogOrder, ..OpenOptions::normal(engine) }
     }
 
-    /// As the solution file says. What an earlier run did not close is recovered by all cores: that measures nothing.
+    /// Options of the solution file. Instances that an earlier run left open are recovered on all cores, because that
+    /// is not measured.
     pub fn normal(engine: &EngineSpec) -> OpenOptions {
         let checkpoint_depth_bytes = engine.checkpoint_depth_bytes;
         OpenOptions { circular_logging: true, checkpoint_depth_bytes, maintenance: None, redo: Redo::ByPage }
     }
 
-    /// As the solution file says, and every log is kept.
+    /// Options of the solution file, with all logs kept.
     pub fn keep_logs(engine: &EngineSpec) -> OpenOptions {
         OpenOptions { circular_logging: false, ..OpenOptions::normal(engine) }
     }
 
-    /// Keeps every log and writes no page back for the checkpoint's sake: what soft recovery is tested with.
+    /// Options of `log_generation`: keeps every log and writes no page back for the checkpoint.
     pub fn keep_all_logs() -> OpenOptions {
         let checkpoint_depth_bytes = u64::MAX / 2;
         OpenOptions { circular_logging: false, checkpoint_depth_bytes, maintenance: None, redo: Redo::ByPage }
     }
 }
 
-/// The file of a database.
+/// Path of a database file.
 pub fn database_path(dir: &str, name: &str) -> String {
     format!("{}/{name}.edb", dir.trim_end_matches('/'))
 }
 
-/// A host under test, as the coordinator sees it.
+/// Host under test, as its coordinator sees it: shards and instances.
 pub struct Host {
     shards: Vec<Shard<ShardState>>,
-    /// Instance number: its shard.
+    /// Shard of each instance, by number.
     placement: Vec<usize>,
-    /// Database number over all instances: instance number and number in the instance, from 1.
+    /// Instance number, and number in the instance (from 1), of each database.
     pub databases: Vec<(usize, u8)>,
     world: World,
-    /// Processor times when they were last asked.
+    /// Processor times at the last call.
     last_usage: RefCell<Option<UsageMark>>,
 }
 
@@ -97,36 +98,36 @@ struct UsageMark {
     shards: Vec<Duration>,
 }
 
-/// What lives on one shard.
+/// State of one shard.
 pub struct ShardState {
-    /// The shard's own world.
+    /// World of the shard.
     pub world: World,
-    /// The whole deployment; a shard uses the instances placed on it.
+    /// Whole deployment; a shard uses the instances placed on it.
     pub deployment: Deployment,
     open: RefCell<BTreeMap<usize, Rc<OpenInstance>>>,
-    /// Instance number: what was done to its files, open or not.
+    /// Counters of work beside the engine on each instance's files.
     side: RefCell<BTreeMap<usize, Rc<SideWork>>>,
-    /// Ends jobs early.
+    /// Flag that ends jobs early.
     pub stop: StopSignal,
 }
 
-/// Counters of the files of an instance, whether the engine uses them or not, and how far work beside the engine is.
+/// Counters of the files of an instance, open or not, and progress of work beside the engine.
 pub struct SideWork {
-    /// One per database.
+    /// Counters of each database.
     pub databases: Vec<(Counters, Progress)>,
-    /// For logs.
+    /// Counters of the logs.
     pub log: Counters,
 }
 
-/// An open instance with its databases.
+/// Open instance with its databases.
 pub struct OpenInstance {
-    /// The engine's part.
+    /// Instance of the engine.
     pub instance: Rc<Instance>,
-    /// Its databases, in order.
+    /// Databases of the instance, in order.
     pub mailboxes: Vec<Rc<Mailboxes>>,
-    /// Ends the background jobs.
+    /// Flag that ends the background jobs.
     stop: StopSignal,
-    /// Background jobs; each ends with the bad pages it has found.
+    /// Background jobs; each returns the number of bad pages that it found.
     jobs: RefCell<Vec<Task<Result<u64, engine::Error>>>>,
     last: Cell<LastCounts>,
     pages: RefCell<Vec<u32>>,
@@ -139,7 +140,7 @@ struct LastCounts {
 }
 
 impl Host {
-    /// Starts as many shards as make sense and places the instances on them in turn.
+    /// Starts the shards and places the instances on them in turn.
     pub fn start(world: &World, deployment: &Deployment) -> Host {
         let count = world.shards().clamp(1, deployment.instances.len().max(1));
         let shards = (0..count)
@@ -167,12 +168,12 @@ impl Host {
         }
     }
 
-    /// The shard of an instance.
+    /// Shard of an instance.
     pub fn shard(&self, instance: usize) -> &Shard<ShardState> {
         &self.shards[self.placement[instance]]
     }
 
-    /// Runs `body` for every instance, side by side, and collects the results in the order of the solution file.
+    /// Runs `body` for every instance side by side. Returns the results in the order of the solution file.
     pub async fn each_instance<T, F, R>(&self, body: F) -> Result<Vec<T>, CampaignError>
     where
         F: Fn(Rc<ShardState>, usize) -> R + Clone + Send + 'static,
@@ -186,19 +187,19 @@ impl Host {
         join_all(calls).await.into_iter().collect()
     }
 
-    /// Opens every instance, recovering those that need it.
+    /// Opens every instance, and recovers those that need it.
     pub async fn open(&self, options: OpenOptions) -> Result<Vec<RecoveryReport>, CampaignError> {
         self.each_instance(move |state, instance| async move { state.open(instance, options).await }).await
     }
 
-    /// Closes every open instance; its databases are clean afterwards. Gives the bad pages that maintenance has found.
+    /// Closes every open instance; its databases are clean afterwards. Returns the bad pages that maintenance found.
     pub async fn close(&self) -> Result<u64, CampaignError> {
         let bad = self.each_instance(|state, instance| async move { state.close(instance).await }).await?;
         Ok(bad.into_iter().sum())
     }
 
-    /// Stops every open instance as a crash would, but with its log durable; the databases say how far it
-    /// reaches. Gives the bad pages that maintenance has found.
+    /// Stops every open instance as a crash would, but with a durable log; the database headers say how far it
+    /// reaches. Returns the bad pages that maintenance found.
     pub async fn abandon(&self) -> Result<u64, CampaignError> {
         let bad = self.each_instance(|state, instance| async move { state.abandon(instance).await }).await?;
         Ok(bad.into_iter().sum())
@@ -214,7 +215,7 @@ impl Host {
         Ok(counts)
     }
 
-    /// Processor time since the last call; `None` at the first, and where the world does not know it.
+    /// Processor time since the last call; `None` at the first one, and where the world does not know it.
     async fn take_usage(&self) -> Option<UsageCounts> {
         let shards = join_all(
             self.shards.iter().map(|shard| shard.call(|state| async move { state.world.thread_cpu() })),
@@ -240,7 +241,7 @@ impl Host {
         counts
     }
 
-    /// A new test begins: how far the work of the last one came is of no interest any more.
+    /// Resets the progress of work beside the engine for a new test.
     pub async fn forget_progress(&self) -> Result<(), CampaignError> {
         let forget = |state: Rc<ShardState>, instance| async move {
             state.forget_progress(instance);
@@ -249,7 +250,7 @@ impl Host {
         self.each_instance(forget).await.map(drop)
     }
 
-    /// Bytes done and to do of the work beside the engine.
+    /// Finished and total bytes of the work beside the engine.
     pub async fn progress_bytes(&self) -> Result<(u64, u64), CampaignError> {
         let parts =
             self.each_instance(|state, instance| async move { Ok(state.progress_bytes(instance)) }).await?;
@@ -263,14 +264,14 @@ impl Host {
         }
     }
 
-    /// Lets new jobs run after those that were asked to end have ended.
+    /// Allows new jobs after those that were asked to end have ended.
     pub async fn clear_stop(&self) {
         for shard in &self.shards {
             shard.call(|state| async move { state.stop.clear() }).await;
         }
     }
 
-    /// Does one batch on database `database` (over all instances).
+    /// Performs one batch on database `database` (counted over all instances).
     pub fn batch(
         &self,
         mix: Mix,
@@ -293,13 +294,13 @@ impl ShardState {
         &self.deployment.instances[instance]
     }
 
-    /// The open instance with this number.
+    /// Open instance with this number.
     pub fn open_instance(&self, instance: usize) -> Result<Rc<OpenInstance>, CampaignError> {
         let not_open = || CampaignError::NotOpen { instance: self.spec(instance).name.clone() };
         self.open.borrow().get(&instance).cloned().ok_or_else(not_open)
     }
 
-    /// The template of a database file that exists, counted as database `number` of the instance.
+    /// Template of an existing database file; reads count as database `number` of the instance.
     pub async fn template_of_file(
         &self,
         instance: usize,
@@ -321,7 +322,7 @@ impl ShardState {
             .map_err(|source| CampaignError::Template { path: path.to_owned(), source })
     }
 
-    /// The template that a new database of this deployment gets. Payloads differ between databases and solutions.
+    /// Template of a new database of this deployment. Payloads differ between databases and solutions.
     pub fn new_template(&self, instance: usize, database: usize) -> Result<TemplateDatabase, CampaignError> {
         let spec = &self.spec(instance).databases[database];
         let seed = fold(&[&self.deployment.solution, &self.deployment.host, &spec.name]);
@@ -335,7 +336,7 @@ impl ShardState {
         .map_err(|source| CampaignError::Template { path: database_path(&spec.dir, &spec.name), source })
     }
 
-    /// What the engine is told about an instance whose files lie in other folders: a restored backup.
+    /// Engine configuration of an instance whose files are in other folders, such as a restored backup.
     pub async fn config_in(
         &self,
         instance: usize,
@@ -371,12 +372,12 @@ impl ShardState {
         Ok((config, templates))
     }
 
-    /// Paths of the databases of an instance.
+    /// Paths of an instance's databases.
     pub fn paths(&self, instance: usize) -> Vec<String> {
         self.spec(instance).databases.iter().map(|spec| database_path(&spec.dir, &spec.name)).collect()
     }
 
-    /// Opens an instance, recovering it if need be.
+    /// Opens an instance, and recovers it if needed.
     pub async fn open(&self, instance: usize, options: OpenOptions) -> Result<RecoveryReport, CampaignError> {
         let paths = self.paths(instance);
         for path in &paths {
@@ -437,8 +438,8 @@ impl ShardState {
         config.databases.iter().map(maintain).collect()
     }
 
-    /// Takes the instance out of use, with the bad pages that its maintenance has found or the first error of a
-    /// background job; `None` if it is not open.
+    /// Takes an instance out of use. Returns the bad pages of its maintenance, or the first error of a background job;
+    /// `None` if it is not open.
     async fn take(&self, instance: usize) -> Result<Option<(Instance, engine::Result<u64>)>, CampaignError> {
         let Some(open) = self.open.borrow_mut().remove(&instance) else { return Ok(None) };
         open.stop.stop();
@@ -469,7 +470,7 @@ impl ShardState {
         Ok(bad_pages?)
     }
 
-    /// Counters of its files, and progress of the work beside the engine.
+    /// Counters of an instance's files, and progress of the work beside the engine.
     pub fn side(&self, instance: usize) -> Rc<SideWork> {
         let databases = self.spec(instance).databases.len();
         let new = || SideWork {
@@ -531,7 +532,7 @@ impl OpenInstance {
         }));
     }
 
-    /// Starts the reading of closed logs for passive copies.
+    /// Starts the reading of closed logs as for passive copies.
     pub fn start_replication(&self, world: &World, copies: usize) {
         let (instance, stop) = (self.instance.clone(), self.stop.clone());
         self.jobs.borrow_mut().push(world.spawn(async move {
@@ -557,7 +558,7 @@ impl OpenInstance {
     }
 }
 
-/// A number that names these texts (FNV-1a, 64 bits).
+/// Number that identifies these texts (FNV-1a, 64 bits).
 pub fn fold(texts: &[&str]) -> u64 {
     let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
     bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
@@ -572,7 +573,7 @@ impl From<SessionError> for CampaignError {
     }
 }
 
-/// How the solution file wants databases maintained.
+/// Maintenance configuration of the solution file.
 pub fn maintenance_config(engine: &EngineSpec) -> MaintenanceConfig {
     MaintenanceConfig {
         throttle: Duration::from_secs_f64(engine.maintenance_pause_ms / 1e3),
@@ -581,7 +582,7 @@ pub fn maintenance_config(engine: &EngineSpec) -> MaintenanceConfig {
     }
 }
 
-/// Milliseconds since the host started.
+/// Time of the host, ms since its start.
 pub fn ms(time: Time) -> u64 {
     time.ns / 1_000_000
 }

@@ -18,7 +18,7 @@ use crate::host::{ShardState, database_path};
 use crate::running::Campaign;
 use crate::verdict::judge_none;
 
-/// What became of the databases of an instance.
+/// Databases of an instance that were created or used again.
 #[derive(Debug, Clone, Copy, Default)]
 struct Made {
     created: u64,
@@ -27,7 +27,7 @@ struct Made {
 }
 
 impl Campaign<'_> {
-    /// Makes every database of the deployment that does not exist yet.
+    /// Test `init`: creates every database of the deployment that does not exist.
     pub async fn init(&mut self, ordinal: u32, name: &str, spec: &TestSpec) -> Result<(), CampaignError> {
         let writes = Parameter { name: "Writes".into(), value: "1 MiB, 8 outstanding per database".into() };
         let mut test = self.begin(ordinal, name, spec, vec![writes]).await?;
@@ -102,7 +102,7 @@ async fn make_all(state: &ShardState, instance: usize) -> Result<Made, CampaignE
     Ok(made)
 }
 
-/// Refuses a database whose header and shadow are both damaged: nothing could open it.
+/// Refuses a database whose header and shadow are both damaged, because it cannot be opened.
 async fn check_headers(
     state: &ShardState,
     instance: usize,
@@ -121,7 +121,7 @@ async fn check_headers(
     header.map(drop).map_err(|damage| CampaignError::NoHeader { path: path.to_owned(), damage })
 }
 
-/// Makes a folder and those above it that do not exist, durably.
+/// Creates a folder and its missing parents, durably.
 pub async fn make_folders(world: &World, path: &str) -> Result<(), CampaignError> {
     let mut missing = Vec::new();
     let mut at = path.trim_end_matches('/');

@@ -11,7 +11,7 @@ use crate::error::CampaignError;
 use crate::running::{Campaign, Running};
 
 impl Campaign<'_> {
-    /// Notes how late a sample of a load came.
+    /// Records how late a sample of a load came.
     pub(crate) fn note_late_sample(
         &mut self,
         test: &mut Running,
@@ -25,7 +25,7 @@ impl Campaign<'_> {
         self.event(Severity::Warning, Some(test.row.ordinal), &text)
     }
 
-    /// Notes what the world has found since this was last called.
+    /// Records the lapses that the world has found since the last call.
     pub(crate) fn note_lapses(&mut self, test: &mut Running) -> Result<(), CampaignError> {
         let ordinal = Some(test.row.ordinal);
         for lapse in self.world.lapses() {

@@ -17,48 +17,48 @@ use futures_util::lock::Mutex;
 use results::{IoStats, IoTotals};
 use world::{Duration, Time, World};
 
-/// How the load is held.
+/// Mode of a load: closed or paced.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mode {
     /// A number of sessions, each as fast as it can.
     Closed {
-        /// Sessions over all databases.
+        /// Number of sessions over all databases.
         sessions: u32,
-        /// Rest after a batch, as a multiple of the time the batch took.
+        /// Rest after a batch, as a multiple of its time.
         idle_factor: f64,
     },
     /// Batches at a rate that may be changed while the load runs.
     Paced {
-        /// Batches per second to begin with.
+        /// Initial rate, batches per second.
         batches_per_s: f64,
-        /// Batches that may be under way at once.
+        /// Largest number of batches under way.
         sessions_max: u32,
     },
 }
 
-/// What the load has done since it was last asked.
+/// Figures of a load since the last call.
 #[derive(Debug, Clone, Default)]
 pub struct LoadSample {
-    /// Batches that ended, with the time each took.
+    /// Batches that ended, each with its service time.
     pub service: IoStats,
-    /// The same, counted from the time each was due; equal to `service` under a closed load.
+    /// Batches with the time from when each was due; equal to `service` under a closed load.
     pub response: IoStats,
-    /// `service` by database, without distribution; shorter than the number of databases if the last ones had none.
+    /// Service times by database, without distribution; may end before the last databases if those had no batch.
     pub databases: Vec<IoTotals>,
 }
 
-/// A load that runs until it is stopped or a batch fails.
+/// Load that runs until it is stopped or a batch fails.
 pub struct Load<E> {
     world: World,
     databases: u32,
     next: Cell<u64>,
     last: Cell<Option<u64>>,
     stopping: Cell<bool>,
-    /// Every database is brought to the same count, at no pace.
+    /// Whether the load is draining: databases are brought to the same count, without a pace.
     draining: Cell<bool>,
     rate: Cell<f64>,
     due: Cell<Time>,
-    /// Held by the session that waits for the next time that is due.
+    /// Held by the session that waits for the next due time.
     turn: Mutex<()>,
     done: RefCell<Vec<u64>>,
     sample: RefCell<LoadSample>,
@@ -67,8 +67,8 @@ pub struct Load<E> {
 }
 
 impl<E: 'static> Load<E> {
-    /// A load over `databases` databases that has not begun. `first_batch` continues the numbering of an earlier load,
-    /// `batches` ends it after so many.
+    /// Prepares a load over `databases` databases. `first_batch`: number of the first batch, after those of an earlier
+    /// load; `batches`: number of batches after which it ends.
     pub fn new(world: &World, databases: u32, first_batch: u64, batches: Option<u64>) -> Rc<Load<E>> {
         Rc::new(Load {
             world: world.clone(),
@@ -87,8 +87,8 @@ impl<E: 'static> Load<E> {
         })
     }
 
-    /// Runs until [`Load::stop`], the last batch, or the first error; returns when nothing is in flight any more.
-    /// `batch(database, number)` does one batch.
+    /// Runs until [`Load::stop`], the last batch, or the first error. Returns when nothing is in flight.
+    /// `batch(database, number)` performs one batch.
     pub async fn run<F>(self: Rc<Self>, mode: Mode, batch: impl Fn(u32, u64) -> F + 'static) -> Result<(), E>
     where
         F: Future<Output = Result<(), E>> + 'static,
@@ -139,7 +139,7 @@ impl<E: 'static> Load<E> {
         }
     }
 
-    /// The next batch to begin, and when it was due.
+    /// Next batch to begin, and when it was due.
     async fn next_batch_of(&self, mode: Mode) -> Option<(u64, Time)> {
         if matches!(mode, Mode::Closed { .. }) {
             return Some((self.take_number()?, self.world.now()));
@@ -189,8 +189,8 @@ impl<E: 'static> Load<E> {
         self.rate.set(batches_per_s.max(0.001));
     }
 
-    /// Batches that were due more than `backlog` ago and have not begun are due by now: a paced load that could
-    /// not keep up makes up for no more.
+    /// Limits the backlog of a paced load: batches that were due more than `backlog` ago and have not begun become due
+    /// now.
     pub fn make_up_for_at_most(&self, backlog: Duration) {
         let now = self.world.now();
         if now.since(self.due.get()) > backlog {
@@ -198,7 +198,7 @@ impl<E: 'static> Load<E> {
         }
     }
 
-    /// No further batch begins, except that every database is brought to the same count.
+    /// Stops the load; only batches that bring every database to the same count still begin.
     pub fn stop(&self) {
         self.draining.set(true);
         let next = self.next.get();
@@ -209,27 +209,27 @@ impl<E: 'static> Load<E> {
         }
     }
 
-    /// No further batch begins, whatever the counts: for an interrupted run.
+    /// Stops the load without bringing databases to the same count, for an interrupted run.
     pub fn stop_at_once(&self) {
         self.stopping.set(true);
     }
 
-    /// Whether a batch has failed; also after [`Load::run`] has given the error away.
+    /// Whether a batch has failed, also after [`Load::run`] has returned the error.
     pub fn failed(&self) -> bool {
         self.failed.get()
     }
 
-    /// Batches done per database since the beginning.
+    /// Number of finished batches of each database.
     pub fn batches(&self) -> Vec<u64> {
         self.done.borrow().clone()
     }
 
-    /// The number that the next batch will get.
+    /// Number of the next batch.
     pub fn next_batch(&self) -> u64 {
         self.next.get()
     }
 
-    /// What has been done since the last call.
+    /// Figures since the last call.
     pub fn take_sample(&self) -> LoadSample {
         self.sample.take()
     }
@@ -244,7 +244,7 @@ mod tests {
 
     use super::*;
 
-    /// A load whose batches take as long as `takes` says for their number.
+    /// Load whose batches take the time that `takes` returns for their number, for tests.
     fn driven(
         world: &World,
         databases: u32,

@@ -18,34 +18,36 @@ use crate::running::{Campaign, Running};
 use crate::verdict::{judge_load, judge_none};
 use crate::window::Window;
 
-/// No window opens before the cache is this full.
+/// Least filled share of a warm cache.
 const CACHE_FILLED: f64 = 0.9;
-/// Batches that a paced load may have under way: enough to reach the rate at any latency worth testing.
+/// Largest number of batches of a paced load under way: enough for the rate at any sensible latency.
 const PACED_SESSIONS_MAX: u32 = 256;
-/// A paced load makes up for what it is behind within this time.
+/// Time within which a paced load makes up for a shortfall, s.
 const PACE_HORIZON_S: f64 = 5.0;
-/// How far above its target a paced load aims, so that noise does not end just below it.
+/// Share by which a paced load aims above its target, so that noise does not end just below it.
 const PACE_AIM: f64 = 1.005;
-/// As many batches more: in a short window the last ones weigh more than that, and their pages are written later.
+/// Additional number of batches that a paced load aims for: in a short window the last ones weigh more, and their
+/// pages are written later.
 const PACE_AHEAD_BATCHES: f64 = 3.0;
-/// As much time ahead, if that is more: page writes come in bursts, and what the last seconds of a window lack cannot
-/// be made up for. The lack is as long in a short window, where [`PACE_AIM`] covers less of it.
+/// Additional time that a paced load runs ahead, s, if that is more: page writes come in bursts, and a shortfall in
+/// the last seconds of a window cannot be made up. It is as long in a short window, where [`PACE_AIM`] covers less of
+/// it.
 const PACE_AHEAD_S: f64 = 0.5;
-/// I/O per batch that a paced load begins with, until it has measured its own.
+/// I/O per batch of a paced load until it has measured its own.
 const IO_PER_BATCH_GUESS: f64 = 41.0;
 
-/// No window ends before its time until each instance has logged this many checkpoint depths: pages that change now are
-/// written back a depth later.
+/// Number of checkpoint depths that each instance must have logged before a window may end early, because pages that
+/// change now are written one depth later.
 const DEPTHS_LOGGED: f64 = 2.0;
 
-/// A load under way.
+/// Load under way with its sessions.
 pub struct Driving {
-    /// Counts and steers it.
+    /// Load, which counts and can be steered.
     pub load: Rc<Load<CampaignError>>,
     task: Task<Result<(), CampaignError>>,
 }
 
-/// How far an instance has come since it was opened, as shares.
+/// Progress of an instance's warm-up, as shares.
 #[derive(Debug, Clone, Copy)]
 struct Warmth {
     cache_filled: f64,
@@ -53,9 +55,9 @@ struct Warmth {
 }
 
 impl Warmth {
-    /// The cache is full, and pages are written back as fast as they change. Nothing makes room in a cache, or writes a
-    /// changed page, until the cache is nearly full or the log has gone on by the checkpoint depth: a window that opens
-    /// before shows the storage fewer writes than the load makes.
+    /// Whether the cache is full and pages are written back as fast as they change. Before the cache is nearly full or
+    /// the log has grown by the checkpoint depth, no page is written back, so an earlier window would show the storage
+    /// too few writes.
     fn is_warm(&self, engine: &EngineSpec) -> bool {
         let makes_room = 1.0 - (engine.flush_start + engine.flush_stop) / 2.0;
         let writes = self.cache_filled >= makes_room || self.depth_logged >= 1.0;
@@ -64,7 +66,7 @@ impl Warmth {
 }
 
 impl Campaign<'_> {
-    /// Performance or stress: warm-up, window, drain, verdicts.
+    /// Test `performance` or `stress`: warm-up, window, drain, verdicts.
     pub async fn load_test(
         &mut self,
         ordinal: u32,
@@ -97,7 +99,7 @@ impl Campaign<'_> {
         maintained.and(held).and(ended)
     }
 
-    /// Load with every log kept until each instance has the wanted number of logs, then a stop as by a crash.
+    /// Test `log_generation`: load with every log kept until each instance has enough logs, then a stop as by a crash.
     pub async fn log_generation(
         &mut self,
         ordinal: u32,
@@ -136,7 +138,7 @@ impl Campaign<'_> {
         self.end(test).await
     }
 
-    /// How the solution file wants the load; sessions found by tuning stand in where it names none.
+    /// Load mode of the solution file; if it names none, sessions as found by `tune`.
     pub fn mode(&self) -> Result<Mode, CampaignError> {
         let idle_factor = self.deployment.load.idle_factor;
         Ok(match self.deployment.load.mode {
@@ -222,7 +224,7 @@ impl Campaign<'_> {
         self.record(test.row.clone())
     }
 
-    /// Starts maintenance and the reading of logs for passive copies, as the solution file says.
+    /// Starts maintenance and the reading of logs for passive copies, as in the solution file.
     pub async fn start_background(&self) -> Result<(), CampaignError> {
         let engine = self.deployment.engine;
         let extra_copies = self.deployment.load.copies.saturating_sub(1) as usize;
@@ -251,7 +253,7 @@ impl Campaign<'_> {
         Driving { load, task }
     }
 
-    /// Ends the load, drained unless interrupted, and gives what the test measured with the batches of each database.
+    /// Ends the load, drained unless interrupted. Returns the measured window with the batches of each database.
     pub async fn stop_load<T>(
         &mut self,
         test: &mut Running,
@@ -275,7 +277,7 @@ impl Campaign<'_> {
         }
     }
 
-    /// Warm-up, then the window. What a window that was broken off has measured is kept, too.
+    /// Measures a load: warm-up, then the window. The part of an interrupted window is kept.
     async fn measure(
         &mut self,
         test: &mut Running,
@@ -323,8 +325,8 @@ impl Campaign<'_> {
         }
     }
 
-    /// From the opening of the window to its end, to the failure of the load, or to the first tick after every host has
-    /// found its estimate good enough: so windows end together.
+    /// Waits for the end of the window, a failure of the load, or the first tick after every host has found its
+    /// estimate good enough, so that windows end together.
     async fn pass_window(
         &mut self,
         test: &mut Running,
@@ -352,7 +354,7 @@ impl Campaign<'_> {
         Ok(())
     }
 
-    /// Says that a window ended before its time, when, and what is known.
+    /// Reports that a window ended early, when, and the estimated figures.
     fn tell_estimate(
         &mut self,
         test: &mut Running,
@@ -374,7 +376,7 @@ impl Campaign<'_> {
         Ok(())
     }
 
-    /// Waits until every instance is warm, or as long as the solution file allows.
+    /// Waits until every instance is warm, or until the limit of the solution file.
     pub async fn warm_up(
         &mut self,
         test: &mut Running,
@@ -402,7 +404,7 @@ impl Campaign<'_> {
         Ok(())
     }
 
-    /// Of an instance that is not warm yet; of any if all are.
+    /// Progress of an instance that is not warm; of any one if all are.
     async fn warmth(&self) -> Result<Warmth, CampaignError> {
         let of_instance = |state: Rc<crate::host::ShardState>, instance: usize| async move {
             let open = &state.open_instance(instance)?.instance;
@@ -419,8 +421,8 @@ impl Campaign<'_> {
         Ok(cold.unwrap_or(Warmth { cache_filled: 1.0, depth_logged: 1.0 }))
     }
 
-    /// Steers a paced load towards its target of I/O per second with the I/O per batch that it has measured; in
-    /// the window, which began at `opened`, so that the target is reached over all of it.
+    /// Adjusts a paced load to its target, by the measured I/O per batch. In the window, which began at `opened`, it
+    /// aims at the target for the whole window.
     fn keep_pace(&self, test: &Running, opened: Option<Time>, load: &Load<CampaignError>) {
         let LoadMode::PacedIops { iops } = self.deployment.load.mode else { return };
         let done = [IoClass::TransactionalRead, IoClass::TransactionalWrite]
@@ -461,7 +463,7 @@ impl Campaign<'_> {
         }
     }
 
-    /// Checkpoint depths that an instance has logged since it was opened, where they are fewest.
+    /// Least number of checkpoint depths that an instance has logged since it was opened.
     async fn depths_logged(&self) -> Result<f64, CampaignError> {
         let rolls = self.log_rolls().await?;
         let bytes =
@@ -477,7 +479,7 @@ impl Campaign<'_> {
         self.host.each_instance(rolls).await
     }
 
-    /// Judges what maintenance found while the load ran.
+    /// Judges what maintenance found during the load.
     pub fn judge_maintenance(&mut self, test: u32, bad_pages: u64) -> Result<(), CampaignError> {
         if !self.deployment.engine.maintenance {
             return Ok(());
@@ -499,7 +501,7 @@ impl Campaign<'_> {
     }
 }
 
-/// The operations of a batch.
+/// Mix of operations of a load.
 pub fn mix_of(load: &LoadSpec) -> Mix {
     let mix = load.mix;
     Mix {
@@ -510,7 +512,7 @@ pub fn mix_of(load: &LoadSpec) -> Mix {
     }
 }
 
-/// The least and the most of some counts; one number if they are the same.
+/// Smallest and largest of some counts as text; one number if they are equal.
 fn range(counts: &[u64]) -> String {
     let (least, most) = (counts.iter().min().unwrap_or(&0), counts.iter().max().unwrap_or(&0));
     let [least, most] = [least, most].map(|count| number(*count as f64, 0));

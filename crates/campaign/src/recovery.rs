@@ -12,7 +12,7 @@ use crate::running::Campaign;
 use crate::verdict::judge_none;
 
 impl Campaign<'_> {
-    /// Opens every instance, which replays its logs, and closes it cleanly.
+    /// Test `soft_recovery`: opens every instance, which replays its logs, and closes it cleanly.
     pub async fn soft_recovery(
         &mut self,
         ordinal: u32,

@@ -4,7 +4,7 @@ use engine::RecoveryReport;
 use results::RecoveryWork;
 use results::figures::counted;
 
-/// What a recovery did, as `run.db` keeps it.
+/// Counts of a recovery's work as stored in `run.db`.
 pub fn work_of(report: &RecoveryReport) -> RecoveryWork {
     let branches =
         report.branches.taken().map(|(branch, times)| (snake_case(&format!("{branch:?}")), times.into()));
@@ -19,7 +19,7 @@ pub fn work_of(report: &RecoveryReport) -> RecoveryWork {
     }
 }
 
-/// Names of enums in `run.db` are lower case with underscores.
+/// Converts a name to lower case with underscores, as in `run.db`.
 fn snake_case(name: &str) -> String {
     let words = name.char_indices().map(|(at, letter)| match letter.is_uppercase() && at > 0 {
         true => format!("_{}", letter.to_ascii_lowercase()),
@@ -28,7 +28,7 @@ fn snake_case(name: &str) -> String {
     words.collect()
 }
 
-/// What a recovery did, for people.
+/// Text about a recovery for people.
 pub fn told(report: &RecoveryReport) -> String {
     format!(
         "{} made again, {} repaired, {} taken back, {} given up",

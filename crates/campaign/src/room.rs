@@ -16,21 +16,21 @@ use world::World;
 use crate::error::CampaignError;
 use crate::rule::Rule;
 
-/// Logs that an instance may still write while a load drains and its databases are closed.
+/// Number of logs that an instance may still write while a load drains and its databases are closed.
 const LOGS_LEFT: u64 = 4;
-/// A load that took so much in the last second may take as much in each of the next ones before it has ended.
+/// Number of seconds for which a load may go on to take as much space as in the last one before it has ended.
 const SECONDS_LEFT: u64 = 3;
 
-/// Watches the free room of a host's volumes.
+/// Watch over the free space of a host's volumes.
 pub(crate) struct Room {
     world: World,
     /// Folders of the volumes.
     dirs: Vec<String>,
-    /// What must stay free on each volume: some volumes may share a file system.
+    /// Bytes that must stay free on each volume; volumes may share a file system.
     reserve_bytes: u64,
-    /// As the last answer said; `None` where there was none.
+    /// Free bytes at the last check; `None` if not known.
     free: Rc<RefCell<Vec<Option<u64>>>>,
-    /// As the answer before said.
+    /// Free bytes at the check before.
     before: Vec<Option<u64>>,
     asking: Rc<Cell<bool>>,
 }
@@ -51,7 +51,7 @@ impl Room {
         }
     }
 
-    /// Refuses to go on with a load when a volume is nearly full, by the last answer, and asks again.
+    /// Refuses to continue a load if a volume was nearly full at the last check, and checks again.
     pub fn check(&mut self) -> Result<(), CampaignError> {
         if self.asking.get() {
             return Ok(());
@@ -87,7 +87,8 @@ impl Room {
     }
 }
 
-/// The verdict on a run that ended because a volume had no room left: a small volume is no slow one.
+/// Verdict on a run that ended because a volume had no room left: not proved, because a small volume is not a slow
+/// one.
 pub(crate) fn no_room(host: &str, error: &CampaignError) -> Verdict {
     let (free, needed) = match error {
         CampaignError::NearlyFull { free_bytes, needed_bytes, .. } => (*free_bytes, *needed_bytes),

@@ -2,20 +2,20 @@
 
 use results::{Comparison, Origin, Outcome, Verdict};
 
-/// A rule, before it is applied.
+/// Rule before it is applied.
 pub struct Rule<'a> {
-    /// Stable name.
+    /// Stable name of the rule.
     pub name: &'a str,
-    /// In words.
+    /// Description of the rule.
     pub text: String,
-    /// On which side of the limit the measured value must be.
+    /// Comparison of the measured value with the limit.
     pub comparison: Comparison,
-    /// Unit of both.
+    /// Unit of value and limit.
     pub unit: &'a str,
 }
 
 impl Rule<'_> {
-    /// Judges `measured`. Nothing measured fails: a rule that could not be applied proves nothing.
+    /// Judges `measured`. A missing value fails.
     pub fn judge(&self, test: u32, origin: Origin, measured: Option<f64>, limit: f64) -> Verdict {
         let holds = measured.is_some_and(|value| self.comparison.holds(value, limit));
         Verdict {
@@ -31,14 +31,14 @@ impl Rule<'_> {
         }
     }
 
-    /// As [`Rule::judge`], for a rule about the run itself: where it does not hold nothing is proved, and
-    /// it blames neither storage nor load.
+    /// As [`Rule::judge`], for a rule about the run itself: if it does not hold, nothing is proved for or against the
+    /// storage.
     pub fn require(&self, test: u32, origin: Origin, measured: f64, limit: f64) -> Verdict {
         unproved_if_failed(self.judge(test, origin, Some(measured), limit))
     }
 }
 
-/// The verdict of a window with gaps: what fails there is unproved.
+/// Verdict of a window with gaps: a failure becomes unproved.
 pub(crate) fn unproved_if_failed(verdict: Verdict) -> Verdict {
     let outcome = if verdict.outcome == Outcome::Fail { Outcome::Unproved } else { verdict.outcome };
     Verdict { outcome, ..verdict }

@@ -24,42 +24,42 @@ use crate::recovery_report::told;
 use crate::room::Room;
 use crate::sampler::Sampler;
 
-/// Counters are collected this often.
+/// Interval at which counters are collected.
 pub const TICK: Duration = Duration::from_secs(1);
 
-/// A campaign under way.
+/// Campaign under way.
 pub struct Campaign<'a> {
-    /// The coordinator's world.
+    /// World of the coordinator.
     pub world: World,
-    /// What is tested.
+    /// Deployment under test.
     pub deployment: &'a Deployment,
-    /// The host under test.
+    /// Host under test.
     pub host: Rc<Host>,
-    /// Keeps the rows.
+    /// Recorder of the rows.
     pub recorder: &'a mut dyn Recorder,
-    /// Sees how it goes.
+    /// View of the run for people.
     pub watcher: &'a mut dyn Watcher,
-    /// The other hosts.
+    /// Barrier with the other hosts.
     pub barrier: &'a dyn Barrier,
-    /// Where all randomness comes from.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// Number that the next batch gets.
+    /// Number of the next batch.
     pub next_batch: u64,
-    /// Sessions that tuning has found.
+    /// Number of sessions that `tune` found.
     pub tuned_sessions: Option<u32>,
-    /// Whose the logs are that the next test may find.
+    /// Origin of the logs that the next test may find.
     pub logs: Logs,
-    /// Tests in the campaign.
+    /// Number of tests in the campaign.
     pub tests: u32,
-    /// Everything judged so far.
+    /// Verdicts so far.
     pub verdicts: Vec<Verdict>,
 }
 
-/// A test under way.
+/// Test under way.
 pub struct Running {
-    /// Its row so far.
+    /// Row of the test so far.
     pub row: Test,
-    /// Turns counts into rows.
+    /// Sampler, which turns counts into rows.
     pub sampler: Sampler,
     /// Counts since the test began, or since the window opened.
     pub seen: ClassTotals,
@@ -67,28 +67,28 @@ pub struct Running {
     pub waiting: ClassTotals,
     /// Batches in the same time.
     pub batches: u64,
-    /// What it is doing.
+    /// Current activity.
     pub phase: String,
-    /// When the counts were last collected.
+    /// Time of the last tick.
     pub last_tick: Time,
-    /// The other hosts come to the point at which this one has arrived while its window is open.
+    /// Barrier that this host has reached while its window is open.
     pub all_here: Option<LocalFuture<'static, ()>>,
-    /// When they had come.
+    /// Time at which all hosts had reached it.
     pub agreed: Option<Time>,
-    /// Sizes of the database files when it began.
+    /// Sizes of the database files at the start of the test.
     sizes: Vec<u64>,
-    /// Looks at the room that is left on the volumes.
+    /// Watch over the free space of the volumes.
     room: Room,
 }
 
-/// Logs that a test finds, of databases that were not closed.
+/// Origin of the logs of databases that were not closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Logs {
-    /// Nothing waits for them: the next test of the databases may recover them first.
+    /// No test needs them: the next test may recover the databases first.
     Free,
-    /// They were generated in this campaign, for soft recovery to replay. No write was cut off, so no page is torn.
+    /// `log_generation` of this campaign made them for `soft_recovery`. No write was cut off, so no page is torn.
     Generated,
-    /// An earlier run has left them, and soft recovery comes before any other test that would replay them.
+    /// An earlier run left them, and `soft_recovery` comes before any other test that would replay them.
     Left,
 }
 
@@ -98,30 +98,30 @@ impl Campaign<'_> {
         &self.deployment.host
     }
 
-    /// Keeps a row.
+    /// Records a row.
     pub fn record(&mut self, row: impl Into<Row>) -> Result<(), CampaignError> {
         Ok(self.recorder.record(row.into())?)
     }
 
-    /// Says that something happened, to the record and to the watcher.
+    /// Records an event and shows it.
     pub fn event(&mut self, severity: Severity, test: Option<u32>, text: &str) -> Result<(), CampaignError> {
         self.watcher.line(text);
         let (t_ms, host) = (ms(self.world.now()), self.host_name().to_owned());
         self.record(Event { t_ms, severity, test, host, text: text.to_owned() })
     }
 
-    /// Keeps a verdict.
+    /// Records a verdict.
     pub fn judge(&mut self, verdict: Verdict) -> Result<(), CampaignError> {
         self.verdicts.push(verdict.clone());
         self.record(verdict)
     }
 
-    /// Keeps verdicts.
+    /// Records verdicts.
     pub fn judge_all(&mut self, verdicts: Vec<Verdict>) -> Result<(), CampaignError> {
         verdicts.into_iter().try_for_each(|verdict| self.judge(verdict))
     }
 
-    /// Keeps what the deployment is made of.
+    /// Records volumes, instances and databases of the deployment.
     pub fn record_deployment(&mut self) -> Result<(), CampaignError> {
         let host = self.host_name().to_owned();
         for volume in &self.deployment.volumes {
@@ -154,7 +154,7 @@ impl Campaign<'_> {
         Ok(())
     }
 
-    /// Begins a test.
+    /// Begins a test: records its row.
     pub async fn begin(
         &mut self,
         ordinal: u32,
@@ -203,7 +203,7 @@ impl Campaign<'_> {
         })
     }
 
-    /// Ends a test: pending counts become rows, the row is completed.
+    /// Ends a test: pending counts become rows, and its row is completed.
     pub async fn end(&mut self, mut test: Running) -> Result<(), CampaignError> {
         self.collect::<()>(&mut test, None).await?;
         let now = self.world.now();
@@ -213,7 +213,7 @@ impl Campaign<'_> {
         self.record(test.row)
     }
 
-    /// Makes rows of what was counted so far, for a test that cannot go on.
+    /// Records what was counted so far, for a test that cannot go on.
     pub async fn give_up<E: 'static>(
         &mut self,
         test: &mut Running,
@@ -223,7 +223,7 @@ impl Campaign<'_> {
         Ok(test.sampler.finish(test.last_tick, self.recorder)?)
     }
 
-    /// Keeps the size of every database file; with the sizes at the start of the test if it has ended.
+    /// Records the size of every database file, with the sizes at the start of the test if it has ended.
     async fn record_sizes(&mut self, test: u32, before: Option<&[u64]>) -> Result<Vec<u64>, CampaignError> {
         let deployment = self.deployment;
         let mut now = Vec::new();
@@ -276,7 +276,7 @@ impl Campaign<'_> {
         })
     }
 
-    /// One tick of a load test: waits for the second, or less if `until` comes first.
+    /// One tick of a load test: waits for a second, or less if `until` comes first.
     pub async fn tick<E: 'static>(
         &mut self,
         test: &mut Running,
@@ -298,7 +298,7 @@ impl Campaign<'_> {
         Ok(rates)
     }
 
-    /// Sleeps, and notes meanwhile when every host has come to the point of `all_here`.
+    /// Sleeps, and notes meanwhile when every host has reached the barrier `all_here`.
     async fn sleep(&self, test: &mut Running, until: Time) {
         let mut alarm = pin!(self.world.sleep_until(until));
         if let Some(all_here) = &mut test.all_here {
@@ -310,7 +310,7 @@ impl Campaign<'_> {
         alarm.await;
     }
 
-    /// Goes on with the load until every host has come to this point. A load that has failed does not wait.
+    /// Continues the load until every host has reached this barrier; not for a load that failed.
     pub async fn hold<E: 'static>(
         &mut self,
         test: &mut Running,
@@ -346,7 +346,7 @@ impl Campaign<'_> {
         });
     }
 
-    /// Opens every instance, recovering those that need it.
+    /// Opens every instance, and recovers those that need it.
     pub async fn open(&mut self, test: &mut Running, options: OpenOptions) -> Result<(), CampaignError> {
         test.phase = "opening databases".into();
         let host = self.host.clone();
@@ -359,7 +359,7 @@ impl Campaign<'_> {
         Ok(())
     }
 
-    /// Says which instances an earlier run had not closed, from the reports of those that were recovered.
+    /// Reports which instances an earlier run had left open, from the reports of their recoveries.
     pub fn tell_recovered(
         &mut self,
         test: u32,
@@ -379,7 +379,7 @@ impl Campaign<'_> {
         Ok(())
     }
 
-    /// Names each flush map that contradicts its database: the storage lost a write of one of them.
+    /// Reports each flush map that contradicts its database: the storage lost a write of one of them.
     pub fn tell_refused_maps(
         &mut self,
         test: u32,
@@ -394,12 +394,12 @@ impl Campaign<'_> {
         Ok(())
     }
 
-    /// Ends the campaign if someone asked for it.
+    /// Ends the campaign if the user asked for it.
     pub fn check_interrupt(&self) -> Result<(), CampaignError> {
         if self.watcher.interrupted() { Err(CampaignError::Interrupted) } else { Ok(()) }
     }
 
-    /// Waits for a job on the shards, ticking meanwhile. An interrupt asks the job to end and waits until it has.
+    /// Waits for a job on the shards, with ticks meanwhile. An interrupt asks the job to end and waits for that.
     pub async fn watch<T>(
         &mut self,
         test: &mut Running,
@@ -408,7 +408,7 @@ impl Campaign<'_> {
         self.watch_within(test, None, job).await
     }
 
-    /// As [`Campaign::watch`]; after `limit_s` the job is asked to end with what it has by then.
+    /// As [`Campaign::watch`]. After `limit_s` the job is asked to end with what it has by then.
     pub async fn watch_within<T>(
         &mut self,
         test: &mut Running,

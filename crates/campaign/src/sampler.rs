@@ -18,86 +18,86 @@ use world::{Duration, Time};
 use crate::load::LoadSample;
 use crate::window::{Window, sample_length};
 
-/// Counts of one database since they were last taken.
+/// Counts of one database since the last call.
 #[derive(Debug, Clone, Default)]
 pub struct DatabaseCounts {
-    /// Instance.
+    /// Name of the instance.
     pub instance: String,
-    /// Database.
+    /// Name of the database.
     pub database: String,
     /// I/O on the database file.
     pub io: IoCounters,
-    /// I/O on it that had begun and not completed when they were taken.
+    /// I/O on the database file that had begun and not completed.
     pub waiting: ClassTotals,
-    /// Bytes of pages taken into use.
+    /// Bytes of pages that came into use.
     pub growth_bytes: u64,
-    /// Batches; none outside load tests.
+    /// Batches on the database; none outside load tests.
     pub batches: IoTotals,
 }
 
-/// Counts of one instance since they were last taken.
+/// Counts of one instance since the last call.
 #[derive(Debug, Clone, Default)]
 pub struct LogCounts {
-    /// Instance.
+    /// Name of the instance.
     pub instance: String,
     /// I/O on log files and checkpoint.
     pub io: IoCounters,
-    /// I/O on them that had begun and not completed when they were taken.
+    /// I/O on log files and checkpoint that had begun and not completed.
     pub waiting: ClassTotals,
-    /// Waits of page reads for a free buffer.
+    /// Number of page fault stalls: waits of page reads for a free buffer.
     pub page_fault_stalls: u64,
-    /// Those of them that the size of the cache caused.
+    /// Number of page fault stalls that the size of the cache caused.
     pub small_cache_stalls: u64,
-    /// Size of the page cache now.
+    /// Present size of the page cache, bytes.
     pub cache_bytes: u64,
-    /// Generations closed.
+    /// Number of closed log generations.
     pub log_generations: u64,
 }
 
-/// Counts of a host since they were last taken.
+/// Counts of a host since the last call.
 #[derive(Debug, Clone, Default)]
 pub struct HostCounts {
-    /// Its databases, in the order of the solution file.
+    /// Counts of its databases, in the order of the solution file.
     pub databases: Vec<DatabaseCounts>,
-    /// Its instances, in the order of the solution file.
+    /// Counts of its instances, in the order of the solution file.
     pub logs: Vec<LogCounts>,
     /// Batches; empty outside load tests.
     pub load: LoadSample,
-    /// Processors and memory; `None` where the world does not know them.
+    /// Processors and memory; `None` if the world does not know them.
     pub usage: Option<UsageCounts>,
 }
 
-/// Processors and memory of a host since they were last asked.
+/// Processor time and memory of a host since the last call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsageCounts {
-    /// Processor time of the load generator.
+    /// Processor time of the load generator, ns.
     pub cpu_busy_ns: u64,
-    /// Processor time that it could have used.
+    /// Processor time that the load generator could have used, ns.
     pub cpu_available_ns: u64,
-    /// Processor time of its busiest shard.
+    /// Processor time of its busiest shard, ns.
     pub cpu_busiest_thread_ns: u64,
-    /// Processor time that everything on the host used.
+    /// Used processor time of the whole host, ns.
     pub host_cpu_busy_ns: u64,
-    /// Processor time that the host had.
+    /// Available processor time of the host, ns.
     pub host_cpu_available_ns: u64,
-    /// Processor time that other guests of the machine took from the host.
+    /// Processor time that other guests of the machine took from the host, ns.
     pub host_cpu_stolen_ns: u64,
-    /// Time in which some task of the host waited for a processor; `None` where the kernel does not measure it.
+    /// Time in which some task of the host waited for a processor, ns; `None` if the kernel does not measure it.
     pub host_cpu_pressure_ns: Option<u64>,
-    /// Time by which the load generator woke later than it asked to.
+    /// Time by which the load generator woke late, ns.
     pub late_ns: u64,
-    /// Memory that could be given to programs now.
+    /// Memory that programs could still get, bytes.
     pub host_memory_available_bytes: u64,
 }
 
 impl HostCounts {
-    /// All I/O of the host, database by database and log by log.
+    /// I/O of each database and log of the host.
     pub fn io(&self) -> impl Iterator<Item = &IoCounters> {
         let databases = self.databases.iter().map(|database| &database.io);
         databases.chain(self.logs.iter().map(|log| &log.io))
     }
 
-    /// What of it waits.
+    /// Waiting I/O of each database and log of the host.
     pub fn waiting(&self) -> ClassTotals {
         let mut waiting = ClassTotals::default();
         self.databases.iter().for_each(|database| waiting.merge(&database.waiting));
@@ -105,34 +105,34 @@ impl HostCounts {
         waiting
     }
 
-    /// How long the load generator held the I/O of the host.
+    /// Time for which the load generator held the I/O of the host.
     fn held(&self) -> ClassTotals {
         let mut held = ClassTotals::default();
         self.io().for_each(|io| held.merge(io.held()));
         held
     }
 
-    /// The sums of all I/O of the host.
+    /// Sums of all I/O of the host.
     pub fn totals(&self) -> ClassTotals {
         let mut totals = ClassTotals::default();
         self.io().for_each(|io| totals.merge(&io.totals()));
         totals
     }
 
-    /// Adds the counts of a shard: other instances of the same host.
+    /// Adds the counts of a shard, which has other instances of the host.
     pub fn extend(&mut self, shard: HostCounts) {
         self.databases.extend(shard.databases);
         self.logs.extend(shard.logs);
     }
 }
 
-/// Turns the counts of one test into rows.
+/// Sampler: turns the counts of one test into rows.
 pub struct Sampler {
     test: u32,
     host: String,
     sample: Duration,
     heat: Duration,
-    /// Counts of the running database sample and of the running heat-map cell.
+    /// Counts of the open database sample and of the open heat-map cell.
     pending: HostCounts,
     pending_since: Time,
     heat_pending: HeatCell,
@@ -150,12 +150,12 @@ struct HeatCell {
 struct OpenWindow {
     opened: Time,
     window: Window,
-    /// Latencies one by one, by database and by log in the order of the window.
+    /// Latency distributions of the window by database and log.
     distributions: Vec<IoCounters>,
 }
 
 impl Sampler {
-    /// A sampler for a test whose measured window is to last `planned`.
+    /// Creates the sampler of a test whose measured window is to last `planned`.
     pub fn new(test: u32, host: &str, planned: Duration, now: Time) -> Sampler {
         Sampler {
             test,
@@ -176,7 +176,7 @@ impl Sampler {
         self.gaps
     }
 
-    /// Notes that nothing was measured for so long; counts in an open window.
+    /// Adds a time in which nothing was measured; counts in an open window.
     pub fn add_gap(&mut self, length: Duration) {
         if let Some(open) = &mut self.window {
             open.window.gaps += length;
@@ -184,12 +184,12 @@ impl Sampler {
         }
     }
 
-    /// Length of a database sample.
+    /// Length of a database sample, ms.
     pub fn sample_ms(&self) -> u64 {
         self.sample.as_millis() as u64
     }
 
-    /// Opens the measured window: what comes from now on counts. Call right after [`Sampler::add`].
+    /// Opens the measured window. Call right after [`Sampler::add`].
     pub fn open_window(
         &mut self,
         planned: Duration,
@@ -204,7 +204,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Closes the window and records its distributions; what comes later is still recorded, but no longer judged.
+    /// Closes the window and records its distributions. Later counts are recorded but not judged.
     pub fn close_window(&mut self, now: Time, recorder: &mut dyn Recorder) -> Result<Window, RecordError> {
         let Some(OpenWindow { opened, window, distributions }) = self.take_window(now, recorder)? else {
             return Ok(Window::default());
@@ -222,7 +222,7 @@ impl Sampler {
         Ok(window)
     }
 
-    /// Closes a window that is one step of several: its distributions are not recorded.
+    /// Closes a window that is one step of several; its distributions are not recorded.
     pub fn close_step(&mut self, now: Time, recorder: &mut dyn Recorder) -> Result<Window, RecordError> {
         Ok(self.take_window(now, recorder)?.map_or_else(Window::default, |open| open.window))
     }
@@ -242,13 +242,13 @@ impl Sampler {
         }))
     }
 
-    /// Ends the test: what is pending becomes rows.
+    /// Ends the test: pending counts become rows.
     pub fn finish(&mut self, now: Time, recorder: &mut dyn Recorder) -> Result<(), RecordError> {
         self.close_sample(now, recorder)?;
         self.close_heat(now, recorder)
     }
 
-    /// Adds what was counted from `from` to `to`.
+    /// Adds the counts from `from` to `to`.
     pub fn add(
         &mut self,
         counts: HostCounts,
@@ -402,7 +402,7 @@ impl Sampler {
     }
 }
 
-/// A tick that comes a little early still closes its sample, so that samples do not grow by a tick now and then.
+/// Time by which a tick may come early and still close its sample, so that samples do not grow by a tick.
 const TICK_SLACK: Duration = Duration::from_millis(100);
 
 fn ms(time: Time) -> u64 {
@@ -520,8 +520,8 @@ mod tests {
         assert_eq!(starts, [0, 3_000, 5_000, 8_000, 11_000, 12_000], "samples begin anew with the window");
     }
 
-    /// The worst read and the number of reads of a window of 70 s that ends after `seconds`, of which the
-    /// last one has reads of 150 ms.
+    /// Worst read and number of reads of a window of 70 s that ends after `seconds`, whose last second has reads of
+    /// 150 ms.
     fn worst_of(seconds: u64) -> (f64, u64) {
         let mut rows: Vec<Row> = Vec::new();
         let planned = Duration::from_secs(70);

@@ -4,47 +4,47 @@
 //! between the last step that held and the first that did not. Latency grows with sessions, so the answer is
 //! where the two meet.
 
-/// What a step showed.
+/// Result of a step of the search for the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Inside every threshold, and below the target if there is one.
     Holds,
-    /// Inside every threshold, and the target is reached: fewer sessions may do as well.
+    /// Inside every threshold with the target reached; fewer sessions may suffice.
     Enough,
     /// A threshold is broken.
     Breaks,
 }
 
-/// A search in progress.
+/// Search for the number of sessions.
 #[derive(Debug, Clone)]
 pub struct Search {
-    /// Most sessions known to be too few.
+    /// Largest number of sessions known to be too few.
     holds: u32,
-    /// Fewest sessions known to break a threshold or to be more than the target needs.
+    /// Smallest number of sessions known to break a threshold, or to be more than the target needs.
     beyond: Option<u32>,
-    /// Fewest sessions that reach the target.
+    /// Smallest number of sessions that reaches the target.
     enough: Option<u32>,
     next: u32,
     sessions_max: u32,
 }
 
-/// Where a search ended.
+/// Result of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// Sessions to use: for the target, or the most inside the thresholds.
+    /// Number of sessions to use: for the target, or the most inside the thresholds.
     pub sessions: u32,
-    /// Whether the steps taken bracket the answer, or the search ran out of time or sessions first.
+    /// Whether the steps bracket the answer, rather than time or sessions running out first.
     pub bracketed: bool,
 }
 
 impl Search {
-    /// Begins with `start` sessions and never tries more than `sessions_max`.
+    /// Starts with `start` sessions; never tries more than `sessions_max`.
     pub fn new(start: u32, sessions_max: u32) -> Search {
         let next = start.clamp(1, sessions_max);
         Search { holds: 0, beyond: None, enough: None, next, sessions_max }
     }
 
-    /// Sessions of the next step; `None` when the answer is known to within an eighth.
+    /// Number of sessions of the next step; `None` when the answer is known to within an eighth.
     pub fn next(&self) -> Option<u32> {
         let known = |low: u32, high: u32| high - low <= (low / 8).max(1);
         match self.beyond {
@@ -54,7 +54,7 @@ impl Search {
         }
     }
 
-    /// Takes what the step with `sessions` sessions showed.
+    /// Adds the result of the step with `sessions` sessions.
     pub fn record(&mut self, sessions: u32, step: Step) {
         match step {
             Step::Holds => self.holds = self.holds.max(sessions),
@@ -76,7 +76,7 @@ impl Search {
         self.holds = self.holds.min(sessions - 1);
     }
 
-    /// The answer so far; `None` if not even one session stays inside the thresholds.
+    /// Answer so far; `None` if not even one session stays inside the thresholds.
     pub fn found(&self) -> Option<Found> {
         let sessions = self.enough.unwrap_or(self.holds);
         (sessions > 0)

@@ -14,13 +14,13 @@ use crate::tune::{Found, Search, Step};
 use crate::verdict::{judge_gaps, judge_latencies};
 use crate::window::Window;
 
-/// Most sessions that tuning tries.
+/// Largest number of sessions that `tune` tries.
 const SESSIONS_MAX: u32 = 256;
-/// Steps that should fit into the time for tuning.
+/// Number of steps that should fit into the time of `tune`.
 const STEPS: f64 = 6.0;
 
 impl Campaign<'_> {
-    /// Runs steps of load until the search ends or its time is up.
+    /// Test `tune`: runs steps of load until the search ends or its time is up.
     pub async fn tune(&mut self, ordinal: u32, name: &str, spec: &TestSpec) -> Result<(), CampaignError> {
         let step_s = (spec.duration_s / STEPS).clamp(1.0, 120.0);
         let goal = match self.deployment.load.target_iops {
@@ -117,7 +117,7 @@ impl Campaign<'_> {
         Ok(search)
     }
 
-    /// One step: a fifth of it to settle, the rest to measure.
+    /// Runs one step: a fifth of it to settle, the rest to measure.
     async fn step(
         &mut self,
         test: &mut Running,
@@ -161,8 +161,8 @@ impl Campaign<'_> {
     }
 }
 
-/// What a step breaks. In a step so short that its few sessions have not come to every database, those say
-/// nothing; where nothing at all was measured the step breaks, as in the verdicts.
+/// Limits that a step breaks. In a short step, databases that its few sessions did not reach do not count; if nothing
+/// at all was measured, the step breaks.
 fn broken(latencies: Vec<Verdict>) -> Option<String> {
     let nothing_of = |rule: &str| latencies.iter().all(|of| of.rule != rule || of.measured.is_none());
     let breaks =
@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// A step of two databases with the latencies of one read each, and of one log write; `None`: there was none.
+    /// Step of two databases with one read each and one log write, with these latencies; `None`: no operation.
     fn step(read_ms: [Option<u64>; 2], log_write_ms: Option<u64>) -> Window {
         let databases: Vec<Origin> = (0..2).map(|n| Origin::database("h", "I", &format!("D{n}"))).collect();
         let log = Origin::instance("h", "I");

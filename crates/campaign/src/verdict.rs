@@ -13,13 +13,13 @@ use world::{Duration, LAPSE_MIN};
 use crate::rule::{Rule, unproved_if_failed};
 use crate::window::Window;
 
-/// Average waits for a free buffer per second that still pass.
+/// Largest mean number of page fault stalls per second that passes.
 pub fn page_fault_stalls_per_s_max(generation: Generation) -> f64 {
     if generation == Generation::E2003 { 0.0 } else { 1.0 }
 }
 
-/// Judges the window of a load test. A window with gaps fails no rule: while the load generator did not run,
-/// the answers of the storage were not taken, so latencies and rates are not those of the storage.
+/// Judges the window of a load test. A window with gaps fails no rule: while the load generator did not run, answers
+/// of the storage were not taken, so latencies and rates are not those of the storage.
 pub fn judge_load(
     test: u32,
     host: &str,
@@ -44,8 +44,8 @@ pub fn judge_load(
     if window.gaps.is_zero() { verdicts } else { verdicts.into_iter().map(unproved_if_failed).collect() }
 }
 
-/// Judges the waits for a free buffer. If the size of the cache alone breaks the limit, the storage is not to blame:
-/// the rule is not proved, and its text says what to change.
+/// Judges page fault stalls. If the size of the cache alone breaks the limit, the rule is not proved, and its text
+/// says what to change.
 fn judge_stalls(test: u32, host: &str, window: &Window, stalls_per_s_max: f64) -> Verdict {
     let text = match stalls_per_s_max {
         0.0 => "page reads never wait for a free buffer",
@@ -68,7 +68,7 @@ fn judge_stalls(test: u32, host: &str, window: &Window, stalls_per_s_max: f64) -
     verdict
 }
 
-/// Judges the latencies of each database, then of each log, by these limits.
+/// Judges the latencies of each database, then of each log.
 pub fn judge_latencies(test: u32, window: &Window, limits: &[Limit]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for (origins, are_databases) in [(&window.databases, true), (&window.logs, false)] {
@@ -159,7 +159,7 @@ fn latency(
     rule.judge(test, origin.clone(), measured_ms, limit.value)
 }
 
-/// Judges the gaps in the measured windows of a test.
+/// Judges gaps in the measured windows of a test.
 pub fn judge_gaps(test: u32, host: &str, gaps: Duration) -> Verdict {
     let rule = Rule {
         name: "window_without_gaps",
@@ -173,7 +173,7 @@ pub fn judge_gaps(test: u32, host: &str, gaps: Duration) -> Verdict {
     rule.require(test, Origin::host(host), gaps.as_secs_f64(), 0.0)
 }
 
-/// The verdict on a clock that jumped by so much. The world ends the run there.
+/// Verdict on a clock that jumped by this much and so ended the run.
 pub fn clock_jumped(host: &str, jumped: Duration) -> Verdict {
     let rule = Rule {
         name: "clock_never_jumped",
@@ -185,46 +185,46 @@ pub fn clock_jumped(host: &str, jumped: Duration) -> Verdict {
     Verdict { test: None, ..verdict }
 }
 
-/// Judges that something never happened: `rule_name`, what it is, how often it was seen.
+/// Judges that something never happened: `rule_name`, description, number of times.
 pub fn judge_none(test: u32, origin: Origin, rule_name: &str, what: &str, seen: u64) -> Verdict {
     let rule = Rule { name: rule_name, text: format!("no {what}"), comparison: Comparison::AtMost, unit: "" };
     rule.judge(test, origin, Some(seen as f64), 0.0)
 }
 
-/// How much a test read of what was there.
+/// Coverage: how much of the existing bytes a test read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Bytes read and verified.
+    /// Bytes that were read and verified.
     pub read: u64,
-    /// Bytes that were there when the test began.
+    /// Bytes that existed when the test began.
     pub there: u64,
 }
 
 impl Coverage {
-    /// Adds what was read elsewhere.
+    /// Adds the coverage of another part.
     pub fn add(&mut self, other: Coverage) {
         self.read += other.read;
         self.there += other.there;
     }
 
-    /// Whether something was there and nothing of it was left out.
+    /// Whether there were bytes, and all were read.
     pub fn is_whole(self) -> bool {
         self.there > 0 && self.read >= self.there
     }
 
-    /// Share that was read; `None` if nothing was there.
+    /// Read share in percent; `None` if there were no bytes.
     pub fn percent(self) -> Option<f64> {
         (self.there > 0).then(|| 100.0 * self.read as f64 / self.there as f64)
     }
 
-    /// Judges a claim about everything that was there: what was left out is not proved, and blames no storage.
+    /// Judges whether everything was read: a missing part is not proved and says nothing against the storage.
     pub fn judge(self, test: u32, origin: Origin, rule_name: &str, text: &str) -> Verdict {
         let rule = Rule { name: rule_name, text: text.into(), comparison: Comparison::AtLeast, unit: "%" };
         let outcome = if self.is_whole() { Outcome::Pass } else { Outcome::Unproved };
         Verdict { outcome, ..rule.judge(test, origin, self.percent(), 100.0) }
     }
 
-    /// What becomes of the verdict that nothing is bad: it holds only if everything was read.
+    /// Limits a verdict that nothing is bad: it passes only if everything was read.
     pub fn limit(self, verdict: Verdict) -> Verdict {
         match self.percent() {
             Some(percent) if !self.is_whole() && verdict.outcome == Outcome::Pass => Verdict {
@@ -237,7 +237,7 @@ impl Coverage {
     }
 }
 
-/// Whether every rule that was to be judged holds.
+/// Whether every judged rule holds.
 pub fn all_pass(verdicts: &[Verdict]) -> bool {
     verdicts.iter().all(|verdict| matches!(verdict.outcome, Outcome::Pass | Outcome::Info))
 }
@@ -262,12 +262,12 @@ mod tests {
         }
     }
 
-    /// One database with 100 reads and one log with 10 writes in 10 s, of the given latencies.
+    /// Window of 10 s with one database (100 reads) and one log (10 writes) of the given latencies.
     fn window(read_ms: u64, log_ms: u64) -> Window {
         window_with(read_ms, log_ms, 0, 0)
     }
 
-    /// The same with waits for a free buffer, and those of them that the size of the cache causes.
+    /// The same window with page fault stalls, and those of them that the size of the cache causes.
     fn window_with(read_ms: u64, log_ms: u64, stalls: u64, of_cache: u64) -> Window {
         let (database, log) = (Origin::database("h", "I", "D"), Origin::instance("h", "I"));
         let mut fold = WindowFold::new(1_000);
@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    /// Mean and worst sample of reads, then of log writes, as published.
+    /// Published limits: mean and worst sample of reads, then of log writes.
     fn limits() -> Vec<Limit> {
         let limit = |(rule, value): (LatencyRule, f64)| Limit {
             rule: rule.name().into(),

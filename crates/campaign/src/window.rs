@@ -6,30 +6,30 @@ use results::judge::WindowFold;
 use results::{Counter, Origin};
 use world::Duration;
 
-/// Samples last 15 s, as in the published tests, but at least 20 fit into a short window.
+/// Length of a sample: 15 s as in the published tests, or less so that at least 20 fit into a short window.
 pub fn sample_length(window: Duration) -> Duration {
     let twentieth_s = (window.as_secs_f64() / 20.0).floor().max(1.0);
     Duration::from_secs_f64(twentieth_s.min(15.0))
 }
 
-/// A closed window.
+/// Measured window after its end.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
-    /// Its length.
+    /// Length of the window.
     pub length: Duration,
-    /// The length it was to have.
+    /// Planned length of the window.
     pub planned: Duration,
-    /// Ended before its time because its figures were known well enough.
+    /// Whether it ended early because its figures were known well enough.
     pub is_estimate: bool,
-    /// Time in it in which nothing was measured.
+    /// Time in the window in which nothing was measured.
     pub gaps: Duration,
-    /// Its databases, in the order of the solution file.
+    /// Databases, in the order of the solution file.
     pub databases: Vec<Origin>,
-    /// Its instances, in the order of the solution file.
+    /// Instances, in the order of the solution file.
     pub logs: Vec<Origin>,
-    /// What they did.
+    /// Totals of databases and instances.
     pub fold: WindowFold,
-    /// Batches of each database since the load began, drained.
+    /// Number of batches of each database since the load began, drained.
     pub batches: Vec<u64>,
 }
 

@@ -15,15 +15,15 @@ use super::topology::{ARBITER, Topology};
 use crate::CampaignError;
 use crate::init::make_folders;
 
-/// The arbiter of a drill with its connections. Dropping it ends it as a crash would.
+/// Arbiter of a drill with its connections. Dropping it stops it as a crash would.
 pub struct ArbiterNode {
     arbiter: Rc<ArbiterHost>,
-    /// Open as long as the arbiter is there.
+    /// Network of the arbiter; open while the arbiter runs.
     _network: Rc<Network>,
 }
 
 impl ArbiterNode {
-    /// Starts with the records in `folder`.
+    /// Starts the arbiter with the records in `folder`.
     ///
     /// # Errors
     /// Failed I/O, or a record that is damaged.
@@ -54,7 +54,7 @@ impl ArbiterNode {
         Ok(ArbiterNode { arbiter, _network: network })
     }
 
-    /// What has happened since the last call, by number of the database.
+    /// Events since the last call, with the number of the database.
     pub fn take_events(&self) -> Vec<(usize, replication::ArbiterEvent)> {
         let events = self.arbiter.take_events();
         events.into_iter().map(|(_, database, event)| (usize::from(database.0), event)).collect()

@@ -15,85 +15,84 @@ use super::topology::{CopyPlace, DrillDatabase, Topology};
 use crate::rule::Rule;
 use crate::verdict::judge_none;
 
-/// Users who should have done so many batches in the window have met a database that serves nobody if none was
-/// acknowledged.
+/// Number of batches that users should have done in the window; if none was acknowledged then, the database counts as
+/// dismounted.
 const BATCHES_WANTED_MIN: f64 = 20.0;
 
-/// Latencies of one phase of a drill.
+/// Latencies in one phase of a drill.
 #[derive(Debug, Clone, Default)]
 pub struct Phase {
     /// Page reads of the active copy.
     pub reads: IoTotals,
     /// Log writes of the active copy.
     pub log_writes: IoTotals,
-    /// Batches.
+    /// Batches of the users.
     pub batches: IoTotals,
 }
 
-/// One database.
+/// Observations about one database of a drill.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
-    /// Host of the active copy now.
+    /// Host of the active copy; `None` without one.
     pub active_on: Option<usize>,
-    /// Longest time from a failure to the first batch acknowledged by another activation, or by the same once
-    /// the failure is over. An activation that no scheduled failure explains counts from the last batch
-    /// acknowledged before it.
+    /// Longest outage, ms: from a failure to the first batch that another activation acknowledged, or the same one
+    /// after the failure was over. For an activation that no scheduled failure explains, from the last acknowledged
+    /// batch before it.
     pub outage_ms: Option<u64>,
-    /// A failure has taken the active copy away, and no batch was acknowledged since: when, and its epoch as
-    /// long as it is away.
+    /// Start of an open outage, and the epoch of the lost active copy while it is away.
     pub out_since: Option<(u64, Option<Epoch>)>,
-    /// Times at which a copy was mounted.
+    /// Times at which a copy was mounted, ms.
     pub activations: u32,
-    /// Acknowledgements of durable commits.
+    /// Number of acknowledged durable commits.
     pub acknowledged: u64,
-    /// Changes acknowledged by durable commits that the next active copy did not have.
+    /// Number of acknowledged changes that the next active copy did not have.
     pub lost: u64,
     /// Log generations that activations lost: known to be missing, and the bound.
     pub lost_generations: (u32, u32),
-    /// Commits acknowledged in an epoch after users had found a later one.
+    /// Number of commits that were acknowledged in an epoch after users had found a later one.
     pub late: u64,
-    /// Longest queues of a passive copy, in generations: to be copied, to be replayed.
+    /// Longest queues of a passive copy, in generations: copy queue, replay queue.
     pub queues: (u32, u32),
-    /// A copy was first lost.
+    /// Time at which a copy was first lost, ms.
     pub hurt_ms: Option<u64>,
-    /// Since when all copies are there again.
+    /// Time since which all copies are complete again, ms.
     pub whole_ms: Option<u64>,
-    /// Before the first failure, until all copies were there again, and from then on.
+    /// Latencies before the first failure, until all copies were complete again, and after that.
     pub phases: [Phase; 3],
-    /// Copies that found log of their own that no other copy had.
+    /// Number of copies that discarded log which no other copy had.
     pub diverged: u32,
-    /// Copies that were made anew.
+    /// Number of copies that were seeded again.
     pub reseeded: u32,
-    /// Messages of other copies that a copy on a host refused because they were no truth, by what was wrong.
+    /// Messages that copies refused because another host claimed something impossible, by kind.
     pub refused: BTreeMap<(usize, Event), u64>,
-    /// Damaged pages of active copies that other copies gave.
+    /// Number of damaged pages of active copies that other copies replaced.
     pub repaired: u64,
-    /// Pages that were compared, of how many that changed, and how many of them differed.
+    /// Number of compared pages, of changed pages, and of pages that differ.
     pub compared: (u64, u64, u64),
-    /// Copies that could not be compared, and should have been.
+    /// Copies that could not be compared although they should have been.
     pub unread: u32,
-    /// What users met that must never be.
+    /// Errors of users that no failure explains.
     pub failures: Vec<String>,
-    /// Why it was not mounted at the end.
+    /// Reason why the database was not mounted at the end.
     pub dismounted: Option<String>,
-    /// Longest time of the window without an acknowledged batch.
+    /// Longest time of the window without an acknowledged batch, ms.
     pub wait_ms: u64,
     epoch: Epoch,
-    /// Whether the activation of an epoch may have lost commits, by the arbiter's word.
+    /// Whether the activation of an epoch may have lost commits, according to the arbiter.
     may_lose: BTreeMap<Epoch, bool>,
-    /// What was lost, with the epochs in which users had worked before and found it missing.
+    /// Lost changes, with the epochs in which users had worked before and found them missing.
     losses: Vec<(Epoch, Epoch, u64)>,
     promised: BTreeMap<u32, u32>,
     full_copies: BTreeSet<usize>,
-    /// Hosts that are cut off, by an open failure: their copies cannot be used, however whole.
+    /// Hosts that an open failure cuts off, so that their copies cannot be used.
     cut_off: BTreeSet<usize>,
-    /// The last acknowledged batch of the window, or its opening.
+    /// Time of the last acknowledged batch of the window, or of its opening, ms.
     acknowledged_ms: Option<u64>,
-    /// The epoch of the last acknowledged batch.
+    /// Epoch of the last acknowledged batch.
     acknowledged_in: Option<Epoch>,
 }
 
-/// All databases of a drill.
+/// Auditor of a drill: follows what users were told, and finds lost commits and two active copies.
 pub struct Auditor {
     topology: Rc<Topology>,
     databases: Vec<Summary>,
@@ -101,18 +100,18 @@ pub struct Auditor {
 }
 
 impl Auditor {
-    /// Nothing has happened yet.
+    /// Starts the auditor before anything happened.
     pub fn new(topology: Rc<Topology>) -> Auditor {
         let databases = topology.databases.iter().map(|_| Summary::default()).collect();
         Auditor { topology, databases, notes: Vec::new() }
     }
 
-    /// Why a database is not mounted at the end, if it is not.
+    /// Reason why a database is not mounted at the end; `None` if it is.
     pub fn dismounted(&mut self, database: usize, why: Option<String>) {
         self.databases[database].dismounted = why;
     }
 
-    /// Users have gone home.
+    /// Notes that users have stopped.
     pub fn end_window(&mut self, now_ms: u64) {
         for summary in &mut self.databases {
             summary.waited_until(now_ms);
@@ -120,7 +119,7 @@ impl Auditor {
         }
     }
 
-    /// Holds against each other what the copies said of their pages at the end.
+    /// Compares the page digests of the copies at the end.
     pub fn compare(&mut self, drill: &DrillSpec, said: &[Compared]) {
         let topology = self.topology.clone();
         for (number, summary) in self.databases.iter_mut().enumerate() {
@@ -136,12 +135,12 @@ impl Auditor {
         }
     }
 
-    /// What happened since the last call, in words, with the number of the host.
+    /// Notes for people since the last call, with the number of the host.
     pub fn take_notes(&mut self) -> Vec<(usize, String)> {
         std::mem::take(&mut self.notes)
     }
 
-    /// What was measured so far is forgotten; what was promised stays.
+    /// Opens the window: forgets what was measured so far, but not what was acknowledged.
     pub fn begin_window(&mut self, now_ms: u64) {
         for summary in &mut self.databases {
             *summary = Summary {
@@ -157,7 +156,7 @@ impl Auditor {
         }
     }
 
-    /// Hosts, or a volume of a host, fail.
+    /// Notes that hosts, or a volume of a host, fail.
     pub fn fails(&mut self, now_ms: u64, failure: &Failure) {
         for (summary, database) in self.databases.iter_mut().zip(&self.topology.databases) {
             let mut hosts = database.places.iter().filter(|place| self.topology.hits(failure, place));
@@ -180,7 +179,8 @@ impl Auditor {
         }
     }
 
-    /// Hosts, or a volume of a host, are back. A copy that was cut off for less than its lease is still active.
+    /// Notes that hosts, or a volume of a host, are back. A copy that was cut off for less than its lease is still
+    /// active.
     pub fn is_over(&mut self, failure: &Failure) {
         for (summary, database) in self.databases.iter_mut().zip(&self.topology.databases) {
             if failure.kind == DrillEventKind::HostCutOff {
@@ -198,7 +198,7 @@ impl Auditor {
         }
     }
 
-    /// Something that could not wait for the next sample.
+    /// Handles an observation that could not wait for the next sample.
     pub fn observe(&mut self, now_ms: u64, host: HostId, observed: Observed) {
         match observed {
             Observed::Opened { database, epoch, found } => {
@@ -261,7 +261,7 @@ impl Auditor {
         }
     }
 
-    /// What copies of a host were since its last sample.
+    /// Handles the sample of a host's copies.
     pub fn sample(&mut self, host: usize, samples: Vec<CopySample>) {
         for sample in samples {
             let database = &self.topology.databases[sample.database];
@@ -319,7 +319,7 @@ impl Auditor {
         }
     }
 
-    /// What the arbiter decided.
+    /// Handles a decision of the arbiter.
     pub fn decided(&mut self, database: usize, event: ArbiterEvent) {
         let (summary, name) = (&mut self.databases[database], &self.topology.databases[database].name);
         match event {
@@ -349,7 +349,7 @@ impl Auditor {
         }
     }
 
-    /// All hosts have been sampled for this moment.
+    /// Handles the end of a second, after the samples of all hosts.
     pub fn end_of_sample(&mut self, now_ms: u64) {
         for (summary, database) in self.databases.iter_mut().zip(&self.topology.databases) {
             let is_whole = std::mem::take(&mut summary.full_copies).len() == database.places.len();
@@ -357,7 +357,7 @@ impl Auditor {
         }
     }
 
-    /// The judgements of the drill, which is test number `test` and ends now.
+    /// Verdicts of the drill, which is test number `test` and ends now.
     pub fn judge(&self, test: u32, now_ms: u64) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         for (summary, database) in self.databases.iter().zip(&self.topology.databases) {
@@ -376,7 +376,7 @@ impl Auditor {
     }
 }
 
-/// Where the verdicts about one database are made.
+/// Builder of the verdicts about one database.
 struct Bench {
     test: u32,
     origin: Origin,
@@ -387,7 +387,7 @@ impl Bench {
         judge_none(self.test, self.origin.clone(), rule, what, seen)
     }
 
-    /// A figure that is not judged.
+    /// Adds a figure that is stated and not judged.
     fn stated(&self, rule: &str, what: &str, measured: Option<f64>, unit: &str) -> Verdict {
         Verdict {
             test: Some(self.test),
@@ -443,7 +443,7 @@ impl Bench {
         ]
     }
 
-    /// `wanted`: users would have worked enough to meet a database that serves no user.
+    /// Judges outages. `wanted`: whether users would have worked enough to notice that no copy serves them.
     fn service(&self, summary: &Summary, now_ms: u64, wanted: bool) -> [Verdict; 3] {
         let unserved = summary.acknowledged == 0 && wanted;
         let out = u64::from(summary.out_since.is_some() || summary.dismounted.is_some() || unserved);
@@ -459,7 +459,7 @@ impl Bench {
         ]
     }
 
-    /// How the copies came back after the first failure.
+    /// States how the copies came back after the first failure.
     fn recovery(&self, summary: &Summary, hurt_ms: u64) -> Vec<Verdict> {
         let whole_s = summary.whole_ms.map(|whole_ms| (whole_ms - hurt_ms) as f64 / 1e3);
         let what = "from the first failure until all copies were there again; nothing: not before the end";
@@ -477,7 +477,7 @@ impl Bench {
         verdicts
     }
 
-    /// Latencies that the survivors have to keep until all copies are back.
+    /// Judges the latencies from the first failure until all copies are back.
     fn latencies(&self, summary: &Summary, topology: &Topology) -> Vec<Verdict> {
         let (during, limits) = (&summary.phases[1], &topology.thresholds);
         let judged = [
@@ -495,7 +495,7 @@ impl Bench {
     }
 }
 
-/// Hosts whose copy of a database a failure takes away.
+/// Hosts whose copy of a database a failure removes.
 fn hit_hosts<'a>(
     topology: &'a Topology,
     failure: &'a Failure,
@@ -505,8 +505,8 @@ fn hit_hosts<'a>(
 }
 
 impl Summary {
-    /// Acknowledged changes that are gone although no activation since was to lose any. Where the arbiter's
-    /// word is not known, because it died before it wrote that down, nothing is held against the copies.
+    /// Number of acknowledged changes that are lost although no activation since was allowed to lose any. If the
+    /// arbiter died before it recorded its decision, the copies get the benefit of the doubt.
     fn lost_unannounced(&self) -> u64 {
         let is_announced = |before: Epoch, epoch: Epoch| {
             let mut since = self.may_lose.iter().filter(|(at, _)| before < **at && **at < epoch);
@@ -516,7 +516,7 @@ impl Summary {
         unannounced.map(|(_, _, lost)| lost).sum()
     }
 
-    /// A batch is acknowledged now, or no user waits for one any more.
+    /// Ends a wait of users: a batch was acknowledged, or no user waits any more.
     fn waited_until(&mut self, now_ms: u64) {
         if let Some(since_ms) = self.acknowledged_ms {
             self.wait_ms = self.wait_ms.max(now_ms.saturating_sub(since_ms));
@@ -524,7 +524,7 @@ impl Summary {
     }
 }
 
-/// Places at which not all copies say the same.
+/// Pages on which not all copies agree.
 fn differing(places: &BTreeSet<u32>, copies: &[&BTreeMap<u32, u32>]) -> u64 {
     let Some((first, others)) = copies.split_first() else { return 0 };
     let differs = |place: &&u32| others.iter().any(|other| other.get(*place) != first.get(*place));

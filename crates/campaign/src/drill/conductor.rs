@@ -27,116 +27,116 @@ use super::topology::PlannedDrill;
 use crate::CampaignError;
 use crate::barrier::Barrier;
 
-/// Copies that are not full and in use by then keep a drill from beginning; seeding has its own time on top.
+/// Time within which copies must be complete and in use, s, besides the time for seeding; otherwise the drill does not
+/// begin.
 const READY_LIMIT_S: u64 = 300;
-/// Bytes of databases that are seeded per second at least.
+/// Least rate at which databases are seeded, bytes per second.
 const SEEDING_BYTES_PER_S: u64 = 10 << 20;
-/// Users work so long before the window opens, if the test does not say less (`warmup_limit_s`).
+/// Time for which users work before the window opens, s, unless `warmup_limit_s` is shorter.
 const WARMUP_S: f64 = 20.0;
-/// Queues are empty by then, or the copies are compared as they are.
+/// Time after which the copies are compared even if queues are not empty, s.
 const DRAIN_LIMIT_S: u64 = 300;
-/// How long hosts may take to say what their pages say.
+/// Time within which hosts must return their page digests, s.
 const COMPARE_LIMIT_S: u64 = 120;
 
 type Done<T = ()> = Result<T, CampaignError>;
 
-/// Something that has happened on a host. Times are those of the clock of the host's [`DrillHosts`], in nanoseconds.
+/// Event of a host in a drill. Times are ns on the clock of the host's [`DrillHosts`].
 pub enum Happening {
-    /// Something that could not wait for a sample.
+    /// Observation that could not wait for a sample.
     Observed {
         /// Number of the host.
         host: usize,
-        /// When.
+        /// Time of the observation.
         at_ns: u64,
-        /// What.
+        /// Observation.
         observed: Observed,
     },
-    /// The last second.
+    /// Sample of the last second.
     Sampled {
         /// Number of the host.
         host: usize,
-        /// When it ended.
+        /// End of the second.
         at_ns: u64,
-        /// Its copies.
+        /// Copies of the host.
         copies: Vec<CopySample>,
-        /// Counts of the host. Their times follow from the moment at which they are recorded.
+        /// Counters of the host. Their times are set when they are recorded.
         rows: Vec<Sample>,
-        /// Whether its copies hold the same as all others, after users have gone home.
+        /// Whether the host's copies hold the same log as all others, after users have stopped.
         is_settled: bool,
     },
-    /// What its pages say.
+    /// Page digests of the host.
     Compared {
         /// Number of the host.
         host: usize,
-        /// By database.
+        /// Page digests by database.
         compared: Vec<Compared>,
     },
-    /// Something that the report should say of the host.
+    /// Note about the host for the report.
     Noticed {
         /// Number of the host.
         host: usize,
-        /// What.
+        /// Text of the note.
         text: String,
     },
 }
 
-/// The hosts that a conductor sees, as they live and fail.
+/// Hosts that a conductor controls, and whose events it sees.
 pub trait DrillHosts {
-    /// Milliseconds of the run.
+    /// Time of the run, ms.
     fn now_ms(&self) -> u64;
 
     /// Creates the copies of all hosts and starts the hosts.
     fn start(&mut self) -> impl Future<Output = Done>;
 
-    /// A host loses its power.
+    /// Cuts the power of a host.
     fn kill(&mut self, host: usize);
 
-    /// It has power again and starts with what its disks hold.
+    /// Restores the power of a host, which starts with what its disks hold.
     fn restart(&mut self, host: usize) -> impl Future<Output = Done>;
 
-    /// A host can reach no other host and not the arbiter, and cannot be reached by them.
+    /// Cuts a host off from all other hosts and from the arbiter, in both directions.
     fn cut_off(&mut self, host: usize);
 
-    /// It can again.
+    /// Reconnects a host.
     fn heal(&mut self, host: usize);
 
-    /// A volume of a host loses its contents.
+    /// Removes the contents of a volume of a host.
     fn fail_volume(&mut self, host: usize, volume: &str);
 
-    /// An empty volume takes the place of one that failed. Its copies are seeded.
+    /// Puts an empty volume in place of a failed one. Its copies are seeded.
     fn replace_volume(&mut self, host: usize, volume: &str) -> impl Future<Output = Done>;
 
-    /// Users go home.
+    /// Stops the users.
     fn close(&mut self);
 
-    /// Each host that is there says what its pages say ([`Happening::Compared`]).
+    /// Requests page digests from each running host ([`Happening::Compared`]).
     fn compare(&mut self) -> impl Future<Output = Done>;
 
-    /// Lets time pass until something happens, at most until `until_ms` of the run. It may come back with
-    /// nothing before. To be dropped at any time.
+    /// Waits for the next event, at most until `until_ms` of the run. It may return without one, and may be dropped at
+    /// any time.
     ///
     /// # Errors
     /// A host cannot go on, or the user has asked for the end of the run.
     fn next(&mut self, until_ms: u64) -> impl Future<Output = Done<Option<Happening>>>;
 
-    /// Writes into the journal of a host what happened at this time, or now.
+    /// Writes an entry into a host's journal, for this time or now.
     ///
     /// # Errors
     /// The journal cannot be kept.
     fn write(&mut self, host: usize, at_ns: Option<u64>, said: Said) -> Done;
 
-    /// Tells people what is being done.
+    /// Shows people what is in progress.
     fn phase(&mut self, _text: &str) {}
 
-    /// Tells people that something fails or is over, this many seconds after the opening of the window.
+    /// Shows people that a failure begins or is over, this many seconds after the window opened.
     fn failing(&mut self, at_s: f64, text: &str);
 
-    /// Tells people which share of the window is over.
+    /// Shows people which share of the window is over.
     fn progress(&mut self, _done: f64) {}
 }
 
-/// Conducts a drill on the hosts of these numbers, which `drilled` lets live and fail. Rows go to `recorder` as
-/// they arise.
+/// Conducts a drill on the hosts with these numbers through `drilled`, and passes rows to `recorder`.
 ///
 /// # Errors
 /// Copies that are not full in time, a host that cannot go on, a journal that cannot be kept, failed I/O.
@@ -159,14 +159,14 @@ pub async fn conduct<H: DrillHosts>(
     Conductor { planned, states, drilled, recorder, acknowledged, opened_ms, due }.play(barrier).await
 }
 
-/// A failure that begins or is over.
+/// Begin or end of a failure that is due.
 struct Due {
     at_s: f64,
     begins: bool,
     number: usize,
 }
 
-/// What is known of a host.
+/// State of a host as the conductor knows it.
 #[derive(Default)]
 struct HostState {
     is_down: bool,
@@ -180,9 +180,9 @@ struct Conductor<'a, H> {
     states: BTreeMap<usize, HostState>,
     drilled: &'a mut H,
     recorder: &'a mut dyn Recorder,
-    /// Databases whose users have had a batch acknowledged.
+    /// Databases whose users have had an acknowledged batch.
     acknowledged: BTreeSet<usize>,
-    /// When the window opened.
+    /// Time at which the window opened, ms.
     opened_ms: Option<u64>,
     due: Vec<Due>,
 }
@@ -215,7 +215,7 @@ impl<H: DrillHosts> Conductor<'_, H> {
         Ok(self.recorder.flush()?)
     }
 
-    /// Until users work on full copies.
+    /// Prepares the drill: waits until users work on complete copies.
     async fn prepare(&mut self, barrier: &dyn Barrier) -> Done {
         self.drilled.phase("makes copies");
         self.meet(barrier).await?;
@@ -233,7 +233,7 @@ impl<H: DrillHosts> Conductor<'_, H> {
         self.meet(barrier).await
     }
 
-    /// Users go home, queues drain, and the copies are compared.
+    /// Ends the drill: users stop, queues drain, and the copies are compared.
     async fn finish(&mut self, barrier: &dyn Barrier) -> Done {
         let each = |is_so: fn(&HostState) -> bool| {
             move |conductor: &Self| conductor.states.values().all(|host| host.is_down || is_so(host))
@@ -249,7 +249,7 @@ impl<H: DrillHosts> Conductor<'_, H> {
         self.meet(barrier).await
     }
 
-    /// The most bytes of copies on one host.
+    /// Bytes of the copies on the host with the most.
     fn bytes_of_a_host(&self) -> u64 {
         let topology = &self.planned.topology;
         let bytes = |host: &usize| -> u64 {
@@ -260,8 +260,8 @@ impl<H: DrillHosts> Conductor<'_, H> {
         self.states.keys().map(bytes).max().unwrap_or(0)
     }
 
-    /// Whether the copies are full and in use. Whether a database is in use somewhere can be seen only where
-    /// all its copies are seen; a copy that was seeded was seeded by an active one.
+    /// Whether the copies are complete and in use. Only a conductor of all copies can see whether a database is in
+    /// use; a seeded copy was seeded by an active one.
     fn is_ready(&self) -> bool {
         let sees = |number: usize| {
             self.planned.topology.databases[number]
@@ -274,7 +274,7 @@ impl<H: DrillHosts> Conductor<'_, H> {
             && self.states.values().all(|host| host.is_full)
     }
 
-    /// The moment of the run at which the window has been open for so long.
+    /// Time of the run at which the window has been open for this long, ms.
     fn window_ms(&self, after_s: f64) -> u64 {
         self.opened_ms.unwrap_or_else(|| self.drilled.now_ms()) + (after_s * 1e3) as u64
     }
@@ -284,7 +284,7 @@ impl<H: DrillHosts> Conductor<'_, H> {
         self.until(end_ms, done).await
     }
 
-    /// Lets time pass until `done`, or until this moment of the run; says whether it was done.
+    /// Waits until `done` returns true, or until this time of the run. Returns whether it was done.
     async fn until(&mut self, end_ms: u64, done: impl Fn(&Self) -> bool) -> Done<bool> {
         loop {
             let next_ms = self.look().await?.min(end_ms);
@@ -300,7 +300,7 @@ impl<H: DrillHosts> Conductor<'_, H> {
         }
     }
 
-    /// Comes to a place at which hosts wait for each other; copies go on meanwhile.
+    /// Waits at a barrier for other hosts, while the copies go on.
     async fn meet(&mut self, barrier: &dyn Barrier) -> Done {
         let mut arriving = barrier.arrive();
         loop {
@@ -315,7 +315,7 @@ impl<H: DrillHosts> Conductor<'_, H> {
         }
     }
 
-    /// Takes in what has happened by now and performs what is due; gives when the next failure is.
+    /// Handles events up to now and performs what is due. Returns the time of the next failure.
     async fn look(&mut self) -> Done<u64> {
         loop {
             while let Some(happening) = self.drilled.next(0).await? {
@@ -380,7 +380,7 @@ impl<H: DrillHosts> Conductor<'_, H> {
         Ok(self.recorder.record(Event { t_ms, severity: Severity::Warning, test, host, text }.into())?)
     }
 
-    /// A failure begins or is over on the hosts that are seen.
+    /// Begins or ends a failure on the controlled hosts.
     async fn perform(&mut self, due: &Due) -> Done {
         let planned = self.planned;
         let failure = &planned.drill.failures[due.number];

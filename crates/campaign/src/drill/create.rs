@@ -12,8 +12,8 @@ use crate::CampaignError;
 use crate::host::database_path;
 use crate::init::make_folders;
 
-/// Makes all copies of a database: the first one on its host, the others from what it began with. `worlds` are
-/// those of the topology's hosts.
+/// Creates all copies of a database: the first one on its host, the others from its initial contents. `worlds`: those
+/// of the topology's hosts.
 ///
 /// # Errors
 /// Failed I/O.
@@ -34,9 +34,8 @@ pub async fn create_copies(
     Ok(())
 }
 
-/// Prepares a host that cannot look at the others: it makes the copies that are the first of their
-/// databases, and the places of the others, which are seeded from the first. What an earlier drill has left
-/// there goes.
+/// Prepares a host that cannot access the others: it creates the copies that are the first of their databases, and
+/// folders for the others, which are seeded. Removes what an earlier drill left there.
 ///
 /// # Errors
 /// Failed I/O.
@@ -58,7 +57,7 @@ pub async fn create_first_copies(
     Ok(())
 }
 
-/// Removes all files of a copy. Files that it did not make stay.
+/// Removes all files that a copy created; other files stay.
 pub(super) async fn empty(
     world: &World,
     topology: &Topology,

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use replication::{DatabaseSpec, Dial, WhyDismounted};
 
-/// Says that no copy of a database is activated, and why. With `partner = "same_site"` every acknowledged commit is
-/// known to be in one site only, so the loss of that site keeps the copies of other sites out.
+/// Note that no copy of a database is activated, and why. With `partner = "same_site"` every acknowledged commit is
+/// known to be in one site only, so the loss of that site keeps copies of other sites out.
 pub fn stays_dismounted(name: &str, spec: &DatabaseSpec, why: WhyDismounted) -> String {
     let sites: BTreeSet<_> = spec.copies.iter().map(|copy| copy.site).collect();
     let is_rule = why == WhyDismounted::NoProof

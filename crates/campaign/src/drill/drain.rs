@@ -19,28 +19,28 @@ use world::Duration;
 
 use super::node::{Inner, Node};
 
-/// How often a host says how its copies stand.
+/// Interval at which a host reports the state of its copies.
 const TELL_EVERY: Duration = Duration::from_secs(1);
-/// Seconds to wait for the lists of the other hosts.
+/// Time to wait for the lists of the other hosts, s.
 const LISTS_LIMIT_S: u32 = 30;
-/// Places that a copy names at most, evenly chosen: a frame holds no more.
+/// Largest number of pages that a copy names, evenly chosen, because a frame holds no more.
 const NAMED_MAX: usize = 500_000;
-/// Pages of a database that are compared at most, evenly chosen among those that changed.
+/// Largest number of compared pages of a database, evenly chosen among the changed ones.
 const COMPARED_MAX: usize = 500;
 
-/// What a copy said of its pages.
+/// Page digests of a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compared {
     /// Number of the database.
     pub database: usize,
-    /// Pages that have changed, as far as the copies have named them.
+    /// Number of changed pages, as far as the copies have named them.
     pub changed: usize,
-    /// What the chosen pages say, in short; `None` if they could not be read.
+    /// Digests of the chosen pages; `None` if they could not be read.
     pub digests: Option<BTreeMap<u32, u32>>,
 }
 
 impl Inner {
-    /// From now on the other hosts hear how the copies of this one stand.
+    /// Starts to report the state of this host's copies to the other hosts.
     pub(super) fn tell_standings(self: &Rc<Self>) {
         let (telling, world) = (Rc::downgrade(self), self.world.clone());
         drop(self.world.spawn(async move {
@@ -80,7 +80,7 @@ impl Inner {
         }
     }
 
-    /// How the copies of a database that are there stand; `None` if one has not said it, or only before it stood still.
+    /// States of a database's existing copies; `None` if one has not reported since its log and replay stopped.
     fn standings_of(&self, database: usize, drill: &DrillSpec) -> Option<Vec<Standing>> {
         let mut absent = self.topology.absent(database, drill);
         absent.extend(self.left.borrow().iter().copied());
@@ -97,8 +97,8 @@ impl Inner {
 }
 
 impl Node {
-    /// Whether all copies of the databases of this host hold and have replayed the same log. To be asked after
-    /// [`Node::close`]; failures that `drill` does not take back leave copies that are not waited for.
+    /// Whether all copies of this host's databases hold and have replayed the same log. Call it after [`Node::close`].
+    /// Copies that a permanent failure of `drill` removed are not waited for.
     pub fn is_settled(&self, drill: &DrillSpec) -> bool {
         let inner = &self.0;
         let mut here =
@@ -110,8 +110,8 @@ impl Node {
         })
     }
 
-    /// What the changed pages of the copies here say; lagged copies are left out. To be asked when all hosts
-    /// have settled, or have given up waiting for it.
+    /// Digests of changed pages of the copies here, without lagged copies. Call it when all hosts have settled, or
+    /// have given up waiting.
     pub async fn compare(&self, drill: &DrillSpec) -> Vec<Compared> {
         let inner = &self.0;
         let own = HostId(inner.host as u16);
@@ -151,7 +151,7 @@ fn standing_of(replica: &Replica) -> Standing {
     Standing { end: report.end, followed, is_active, taken: None }
 }
 
-/// `max` of them at most, evenly chosen.
+/// At most `max` elements, evenly chosen.
 fn thinned(places: Vec<u32>, max: usize) -> Vec<u32> {
     let step = places.len().div_ceil(max).max(1);
     places.into_iter().step_by(step).collect()

@@ -7,7 +7,7 @@ use solution::Solution;
 use super::node::CopySample;
 use super::topology::PlannedDrill;
 
-/// The drill of a solution file.
+/// Drill of a solution file.
 pub fn planned(text: &str) -> PlannedDrill {
     let solution = Solution::parse(text, "drill.toml").expect("it is valid");
     let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
@@ -15,7 +15,7 @@ pub fn planned(text: &str) -> PlannedDrill {
     PlannedDrill::of(&solution, &test, drill, 1, "Drill").expect("it has copies")
 }
 
-/// A passive copy that has everything.
+/// Passive copy that is complete.
 pub fn full_copy(host: usize) -> CopySample {
     let report = Report {
         database: DatabaseId(0),

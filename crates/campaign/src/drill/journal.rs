@@ -18,26 +18,26 @@ use twox_hash::XxHash3_128;
 use super::drain::Compared;
 use super::node::{CopySample, Observed};
 
-/// Name of the format, in the head.
+/// Name of the journal format, in the first line.
 const FORMAT: &str = "proofload-drill-journal";
-/// Version of the format; another one is refused by name.
+/// Version of the journal format; another one is refused by name.
 const VERSION: u32 = 1;
 
-/// The first line of a journal.
+/// First line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalHead {
     format: String,
     version: u32,
-    /// The run.
+    /// Name of the run.
     run: String,
-    /// The host; the arbiter has a name of its own.
+    /// Name of the host; the arbiter has a name of its own.
     host: String,
     /// Digest of the solution file.
     solution: String,
 }
 
 impl JournalHead {
-    /// The head of the journal that `host` keeps of a drill of this solution file.
+    /// First line of the journal of `host` in a drill of this solution file.
     pub fn new(run: &str, host: &str, solution_text: &str) -> JournalHead {
         JournalHead {
             format: FORMAT.to_owned(),
@@ -49,86 +49,86 @@ impl JournalHead {
     }
 }
 
-/// One entry of a journal.
+/// Entry of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// When, by the controller's calendar.
+    /// Time by the controller's calendar, ns since 1970.
     pub unix_ns: u64,
-    /// How wrong that can be.
+    /// Largest error of that time, ns.
     pub error_ns: u64,
-    /// What.
+    /// Content of the entry.
     pub said: Said,
 }
 
-/// What is written down.
+/// Content of a journal entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
     /// The window opens.
     WindowOpens,
-    /// Users go home.
+    /// The users stop.
     WindowCloses,
-    /// The failure of this number, from 0, begins on this host.
+    /// The failure with this number, from 0, begins on this host.
     Fails(usize),
-    /// The failure of this number is over on this host.
+    /// The failure with this number is over on this host.
     IsOver(usize),
-    /// Something happened on the host.
+    /// Observation on the host.
     Observed(Observed),
-    /// How the copies of the host are. Said once a second.
+    /// State of the host's copies, once a second.
     Sample(Vec<CopySample>),
-    /// What the pages of the copies say at the end.
+    /// Page digests of the copies at the end.
     Compared(Vec<Compared>),
-    /// The arbiter decided something about a database.
+    /// Decision of the arbiter about a database.
     Decided {
-        /// Its number.
+        /// Number of the database.
         database: usize,
-        /// What.
+        /// Event of the arbiter.
         event: ArbiterEvent,
     },
-    /// The drill is over for the author of the journal. Nothing follows.
+    /// End of the journal; nothing follows.
     Ended {
-        /// Entries before this one.
+        /// Number of entries before this one.
         entries: u64,
     },
 }
 
-/// Why a journal proves nothing.
+/// Reason why a journal proves nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JournalFault {
-    /// There is none.
+    /// The journal does not exist.
     #[error("it is missing")]
     Missing,
-    /// It has another format or version.
+    /// The journal has another format or version.
     #[error("it has another format than version {VERSION} of {FORMAT}")]
     Version,
-    /// It was written for something else.
+    /// The journal belongs to another run, host or solution file.
     #[error("it belongs to another run, host or solution file")]
     Foreign,
-    /// A line is not what its author writes.
+    /// A line cannot be parsed.
     #[error("line {line} cannot be read")]
     Unreadable {
-        /// Counted from 0, the head.
+        /// Number of the line; 0 is the first.
         line: u64,
     },
-    /// A line does not follow from the line before it.
+    /// The chain of digests is broken at a line.
     #[error("line {line} does not follow from the line before it: lines are missing or changed")]
     Broken {
-        /// Counted from 0, the head.
+        /// Number of the line; 0 is the first.
         line: u64,
     },
-    /// An entry speaks of what the drill does not have.
+    /// An entry refers to something that the drill does not have.
     #[error("line {line} names a database, host or failure that the drill does not have")]
     Unknown {
-        /// Counted from 0, the head.
+        /// Number of the line; 0 is the first.
         line: u64,
     },
-    /// The window of its host did not open and close.
+    /// The window of the host did not open and close.
     #[error("the window did not open and close on this host")]
     NoWindow,
-    /// Its author did not come to the end.
+    /// The journal has no final entry.
     #[error("it breaks off after line {line}, without a last entry")]
     NotEnded {
-        /// Counted from 0, the head.
+        /// Number of the missing line; 0 is the first.
         line: u64,
     },
 }
@@ -144,7 +144,7 @@ fn hex(hash: u128) -> String {
     format!("{hash:032x}")
 }
 
-/// The place behind the last line of a journal.
+/// End of a journal: number and chain value for the next line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalEnd {
     lines: u64,
@@ -152,7 +152,7 @@ pub struct JournalEnd {
 }
 
 impl JournalEnd {
-    /// Before the first line.
+    /// State before the first line.
     const START: JournalEnd = JournalEnd { lines: 0, chain: 0 };
 
     /// Begins a journal: its first line.
@@ -162,7 +162,7 @@ impl JournalEnd {
         (end, line)
     }
 
-    /// The end of a journal that is written further; an incomplete last line does not count.
+    /// End of a journal that is to be continued; an incomplete last line does not count.
     ///
     /// # Errors
     /// The journal is not one that can be continued.
@@ -174,12 +174,12 @@ impl JournalEnd {
         }
     }
 
-    /// The line of an entry.
+    /// Line for an entry.
     pub fn entry(&mut self, entry: &Entry) -> Vec<u8> {
         self.add(entry)
     }
 
-    /// Entries so far.
+    /// Number of entries so far.
     pub fn entries(&self) -> u64 {
         self.lines.saturating_sub(1)
     }
@@ -199,7 +199,7 @@ impl JournalEnd {
         (self.lines, self.chain) = (self.lines + 1, XxHash3_128::oneshot(&hashed));
     }
 
-    /// Takes in the next line of a journal that is read.
+    /// Checks the next line of a journal that is read.
     fn read<T: Serialize + DeserializeOwned>(&mut self, text: &[u8]) -> Result<T, JournalFault> {
         let number = self.lines;
         let line: Line<T> =
@@ -216,23 +216,23 @@ fn to_json<T: Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).expect("journals hold no maps with keys that JSON cannot write")
 }
 
-/// A journal as it was found.
+/// Journal as read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadJournal {
-    /// The entries up to the first fault.
+    /// Entries up to the first fault.
     pub entries: Vec<Entry>,
-    /// Why the journal is not a whole one, if it is not.
+    /// First fault; `None` if the journal is complete.
     pub fault: Option<JournalFault>,
     end: JournalEnd,
 }
 
 impl ReadJournal {
-    /// A whole journal that was never written to a file, as a simulation keeps it.
+    /// Complete journal that never was a file, as in a simulation.
     pub fn whole(entries: Vec<Entry>) -> ReadJournal {
         ReadJournal { entries, fault: None, end: JournalEnd::START }
     }
 
-    /// A journal that is not there.
+    /// Journal that does not exist.
     pub fn missing() -> ReadJournal {
         ReadJournal { entries: Vec::new(), fault: Some(JournalFault::Missing), end: JournalEnd::START }
     }
@@ -290,7 +290,7 @@ mod tests {
         Entry { unix_ns, error_ns: 5, said }
     }
 
-    /// The lines of a whole journal.
+    /// Lines of a complete journal.
     fn lines() -> Vec<Vec<u8>> {
         let (mut end, first) = JournalEnd::begin(&head());
         let mut lines = vec![first];

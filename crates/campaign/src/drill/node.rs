@@ -27,75 +27,75 @@ use super::topology::{ARBITER, IO_PER_BATCH_GUESS, Pace, Topology};
 use crate::CampaignError;
 use crate::load::{Load, Mode};
 
-/// How often a copy's state machine sees the time, and users look for their database.
+/// Interval at which a copy's state machine sees the clock, and users look for their database.
 pub(super) const TICK: Duration = Duration::from_millis(200);
-/// How often a passive copy writes its pages.
+/// Interval at which a passive copy writes its pages.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
-/// Batches of one database under way at most.
+/// Largest number of batches of one database under way.
 const SESSIONS_MAX: u32 = 16;
-/// Batches that have to be measured before the pace follows them.
+/// Least number of measured batches before the pace follows them.
 const BATCHES_MEASURED_MIN: u64 = 50;
 
-/// What happens between samples, at the moment at which it happens.
+/// Observation on a host that cannot wait for the next sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Observed {
-    /// Users have found a database, and the folders have these versions.
+    /// Users found a mounted database, whose folders have these versions.
     Opened {
         /// Number of the database.
         database: usize,
-        /// Its epoch.
+        /// Epoch of the database.
         epoch: Epoch,
         /// Versions of its folders.
         found: BTreeMap<u32, u32>,
     },
-    /// Durable commits are acknowledged.
+    /// Durable commits were acknowledged.
     Acknowledged {
         /// Number of the database.
         database: usize,
-        /// Its epoch.
+        /// Epoch of the database.
         epoch: Epoch,
         /// Newest acknowledged versions of folders.
         folders: BTreeMap<u32, u32>,
     },
-    /// Users met what must never be.
+    /// Users met an error that no failure explains.
     Failed {
         /// Number of the database.
         database: usize,
-        /// What.
+        /// Description of the error.
         text: String,
     },
 }
 
-/// Told at once what happens on a host.
+/// Callback for observations on a host.
 pub type Observer = Rc<dyn Fn(HostId, Observed)>;
 
-/// A copy since the last sample.
+/// Figures of a copy since the last sample.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopySample {
     /// Number of the database.
     pub database: usize,
-    /// The epoch in which it is active.
+    /// Epoch in which the copy is active; `None` if it is passive.
     pub active_in: Option<Epoch>,
-    /// What it says to the arbiter.
+    /// Report of the copy to the arbiter.
     pub report: Report,
-    /// Why it has stopped for good.
+    /// Reason why the copy has stopped for good.
     pub failure: Option<String>,
-    /// Page reads.
+    /// Page reads of the copy.
     pub reads: IoTotals,
-    /// Log writes.
+    /// Log writes of the copy.
     pub log_writes: IoTotals,
-    /// Batches of its users, from the time at which each was due.
+    /// Batches of its users, timed from when each was due.
     pub batches: IoTotals,
-    /// What happened to it.
+    /// Events of the copy.
     pub events: Vec<Event>,
 }
 
-/// Generations that a copy may be behind and still count as a full one: the one that is being written.
+/// Number of generations by which a complete copy may be behind: the one that is being written.
 const QUEUE_FULL_COPY: u32 = 1;
 
 impl CopySample {
-    /// Whether it counts as a full copy. A lagged one need not have replayed its log.
+    /// Whether the copy counts as complete. A lagged copy need not have replayed its log.
     pub fn is_full(&self, is_lagged: bool) -> bool {
         let report = &self.report;
         let is_passive_full = report.health == Health::Healthy
@@ -106,25 +106,25 @@ impl CopySample {
     }
 }
 
-/// A host since the last sample.
+/// Figures of a host since the last sample.
 pub struct NodeSample {
-    /// Its copies, by database.
+    /// Copies of the host, by database.
     pub copies: Vec<CopySample>,
     /// I/O on the files of all copies.
     pub io: IoCounters,
-    /// I/O on them that has begun and not completed.
+    /// I/O on these files that has begun and not completed.
     pub waiting: ClassTotals,
-    /// Batches, by the time that each took.
+    /// Batches with their times.
     pub batches: IoStats,
 }
 
-/// How the copies of a host reach the others.
+/// Connections of a host's copies to other hosts and the arbiter.
 pub struct Routes {
-    /// Where each host listens, this one included.
+    /// Listening address of each host, this one included.
     pub addresses: BTreeMap<HostId, String>,
-    /// Proves who is who; without it everybody is believed.
+    /// Authentication of connections; `None`: peers are believed.
     pub guard: Option<Rc<dyn Guard>>,
-    /// Takes what copies say to the arbiter; without it the arbiter is one of those who listen.
+    /// Sends messages to the arbiter; `None`: the arbiter listens at one of the addresses.
     pub arbiter: Option<Rc<dyn Fn(ToArbiter)>>,
 }
 
@@ -151,17 +151,17 @@ pub(super) struct Inner {
     copies: RefCell<BTreeMap<usize, CopyHere>>,
     observer: Observer,
     pub(super) stopped: Cell<bool>,
-    /// Users work.
+    /// Whether users work.
     is_open: Cell<bool>,
-    /// What hosts have said of their copies since users have gone home, by database and host.
+    /// Last state of each copy that hosts have reported since users stopped, by database and host.
     pub(super) standings: RefCell<BTreeMap<(usize, HostId), Standing>>,
-    /// Hosts that have left the drill although no failure of it took them away.
+    /// Hosts that have left the drill without a scheduled failure.
     pub(super) left: RefCell<BTreeSet<HostId>>,
     /// Transactional I/O and batches of active copies so far.
     measured: Cell<(u64, u64)>,
 }
 
-/// One host of a drill. Dropping it ends it as a crash would.
+/// Host of a drill: its copies and users. Dropping it stops it as a crash would.
 pub struct Node(pub(super) Rc<Inner>);
 
 struct CopyLinks {
@@ -187,7 +187,7 @@ impl Links for CopyLinks {
 }
 
 impl Node {
-    /// Starts host number `host` with the copies that it has on disk. `boot` rises with each start of a host.
+    /// Starts host number `host` with the copies on its disks. `boot` rises with each start of a host.
     ///
     /// # Errors
     /// Failed I/O, or a record that is damaged.
@@ -236,7 +236,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Everything since the last call.
+    /// Figures since the last call.
     pub fn sample(&self) -> NodeSample {
         let inner = &self.0;
         let (mut io_sum, mut batch_sum) = inner.measured.get();
@@ -272,19 +272,19 @@ impl Node {
         NodeSample { copies, io: all, waiting, batches: done }
     }
 
-    /// What the arbiter says to the copy of a database, where it is not one of those who listen.
+    /// Handles a message of the arbiter for the copy of a database, if the arbiter does not listen itself.
     pub fn hear_arbiter(&self, database: DatabaseId, message: FromArbiter) {
         if self.0.network.borrow().is_some() {
             self.0.receive(ARBITER, Message::FromArbiter { database, message });
         }
     }
 
-    /// All connections to other hosts and to the arbiter end, and none is taken any more.
+    /// Closes all connections to other hosts and to the arbiter, and accepts none.
     pub fn cut_off(&self) {
         self.0.network.take();
     }
 
-    /// The end of [`Node::cut_off`].
+    /// Ends [`Node::cut_off`].
     ///
     /// # Errors
     /// If it cannot listen on this host's address.
@@ -292,12 +292,12 @@ impl Node {
         self.0.connect().await
     }
 
-    /// These hosts have left the drill. Nothing waits for their copies any more.
+    /// Notes that these hosts have left the drill; nothing waits for their copies.
     pub fn leave(&self, hosts: Vec<usize>) {
         *self.0.left.borrow_mut() = hosts.into_iter().map(|host| HostId(host as u16)).collect();
     }
 
-    /// Users go home: no batch begins any more.
+    /// Stops the users: no batch begins any more.
     pub fn close(&self) {
         if !self.0.is_open.replace(false) {
             return;
@@ -310,7 +310,7 @@ impl Node {
         self.0.tell_standings();
     }
 
-    /// A volume loses its contents: the copies on it are at their end.
+    /// Removes the contents of a volume and stops the copies on it.
     pub fn fail_volume(&self, volume: &str) {
         for database in self.0.on_volume(volume) {
             let failed = self.0.copies.borrow_mut().remove(&database);
@@ -323,7 +323,7 @@ impl Node {
         }
     }
 
-    /// An empty volume takes the place of one that has failed: its copies are made anew from the others.
+    /// Puts an empty volume in place of a failed one; its copies are seeded.
     ///
     /// # Errors
     /// Failed I/O.
@@ -371,7 +371,7 @@ impl Inner {
         }
     }
 
-    /// The copy of a database here.
+    /// Copy of a database on this host.
     pub(super) fn replica(&self, database: usize) -> Option<Rc<Replica>> {
         self.copies.borrow().get(&database).map(|copy| copy.replica.clone())
     }
@@ -421,7 +421,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Users begin where a copy takes commits, and end where it does not any more.
+    /// Starts users where a copy accepts commits, and stops them where it does not.
     fn look_for_users(self: &Rc<Self>) {
         for (&database, copy) in self.copies.borrow_mut().iter_mut() {
             let instance = copy.replica.instance().filter(|_| self.is_open.get());
@@ -459,7 +459,7 @@ impl Inner {
         }
     }
 
-    /// Users work on a mounted database until it is dismounted or they go home.
+    /// Runs the users of a mounted database until it is dismounted or they stop.
     async fn serve(
         self: &Rc<Self>,
         database: usize,

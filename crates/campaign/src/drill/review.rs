@@ -25,17 +25,17 @@ use super::topology::{ARBITER_NAME, PlannedDrill, Topology};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What has become of a drill.
+/// Result of the judgement of a drill.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reviewed {
-    /// The judgements.
+    /// Verdicts of the drill.
     pub verdicts: Vec<Verdict>,
-    /// What happened: when by the controller's calendar (since 1970), the number of the host, and what.
+    /// Notes for people: time by the controller's calendar (since 1970), number of the host, text.
     pub notes: Vec<(u64, usize, String)>,
 }
 
 impl Reviewed {
-    /// The rows that say it in the evidence of the run. `run_ms` gives the time of the run at a time of the journals.
+    /// Rows of the result for the run's evidence. `run_ms` converts a time of the journals to time of the run.
     pub fn rows(&self, planned: &PlannedDrill, run_ms: impl Fn(u64) -> u64) -> Vec<Row> {
         let events = self.notes.iter().map(|(at_ns, host, text)| Event {
             t_ms: run_ms(*at_ns),
@@ -58,8 +58,7 @@ enum Item {
     EndOfSecond,
 }
 
-/// Judges a drill by the journals of all hosts of the topology, in the order of the topology, and by that of
-/// the arbiter.
+/// Judges a drill by the journals of all hosts, in the order of the topology, and by that of the arbiter.
 ///
 /// # Panics
 /// If there are more or fewer journals than hosts.
@@ -93,7 +92,7 @@ pub fn review(planned: &PlannedDrill, hosts: &[ReadJournal], arbiter: &ReadJourn
     Reviewed { verdicts, notes }
 }
 
-/// The judgement of one journal.
+/// Verdict about one journal.
 fn is_whole(ordinal: u32, name: &str, fault: Option<&JournalFault>) -> Verdict {
     let why = fault.map_or(String::new(), |fault| format!(": {fault}"));
     Verdict {
@@ -138,8 +137,8 @@ fn is_performed(
     }
 }
 
-/// A rule that holds by what is left of the journals may be broken by what is missing. A rule that counts what
-/// should be there may be broken only because it is missing.
+/// Outcome if a journal is incomplete: a rule that holds may be broken by what is missing. A rule that counts required
+/// entries may be broken only because some are missing.
 fn unless_proved(verdict: &mut Verdict) {
     let counts_what_is_there = !matches!(verdict.rule.as_str(), "drill_copies_compared" | "drill_dismounted");
     let stays = match verdict.outcome {
@@ -152,14 +151,14 @@ fn unless_proved(verdict: &mut Verdict) {
     }
 }
 
-/// A journal as far as it can be used.
+/// Journal with the part of it that can be used.
 struct Checked<'a> {
     entries: &'a [Entry],
     fault: Option<JournalFault>,
 }
 
-/// The journal, with a fault if it names what the drill does not have, or if the window of a host never opened
-/// or closed.
+/// Checks a journal: it must not refer to anything that the drill does not have, and the window of a host must open
+/// and close.
 fn checked<'a>(
     journal: &'a ReadJournal,
     topology: &Topology,
@@ -201,7 +200,7 @@ fn checked<'a>(
     checked
 }
 
-/// All journals in one order.
+/// Entries of all journals in one order.
 struct History {
     items: Vec<(u64, Item)>,
     compared: Vec<Compared>,
@@ -209,7 +208,7 @@ struct History {
 }
 
 impl History {
-    /// `None` if the window opened on no host.
+    /// Orders the entries of all journals; `None` if the window opened on no host.
     fn of(
         topology: &Topology,
         test: &TestSpec,
@@ -280,8 +279,8 @@ impl History {
     }
 }
 
-/// The last second that every host saw the end of. Hosts that last to the end do not end in the same instant,
-/// and a second that one of them has left is no second of the drill.
+/// End of the last second that every host saw. Hosts do not end at the same instant, and a second that one of them
+/// lacks does not count.
 fn last_second_ns(hosts: &[Checked<'_>], closes_ns: u64) -> Option<u64> {
     let last_sample_ns = |journal: &Checked<'_>| {
         let samples = journal.entries.iter().filter(|entry| matches!(entry.said, Said::Sample(_)));
@@ -290,7 +289,7 @@ fn last_second_ns(hosts: &[Checked<'_>], closes_ns: u64) -> Option<u64> {
     hosts.iter().filter_map(last_sample_ns).min()
 }
 
-/// The entries of one host at the moments at which they count.
+/// Entries of one host with the times at which they count.
 fn of_host(
     topology: &Topology,
     host: usize,

@@ -6,7 +6,7 @@ use crate::host::database_path;
 use results::judge::held_up;
 use results::{Database, Instance, IoClass, Measure, Origin, Parameter, Row, Sample, Test, Volume};
 
-/// The drill as it begins, `begins_ms` into the run.
+/// Row of the drill at its start, `begins_ms` into the run.
 pub(super) fn test_row(planned: &PlannedDrill, begins_ms: u64) -> Test {
     let PlannedDrill { topology, test, drill, ordinal, name } = planned;
     let parameter = |name: &str, value: String| Parameter { name: name.into(), value };
@@ -40,7 +40,7 @@ pub(super) fn test_row(planned: &PlannedDrill, begins_ms: u64) -> Test {
     }
 }
 
-/// The volumes of a host and its copies.
+/// Rows of a host's volumes and copies.
 pub(super) fn copy_rows(topology: &Topology, host: usize) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let holdings = topology.holdings(host);
@@ -68,7 +68,7 @@ pub(super) fn copy_rows(topology: &Topology, host: usize) -> Vec<Row> {
     rows
 }
 
-/// The counts of a host over the second that begins `t_ms` into the run.
+/// Rows with the counters of a host for the second that begins `t_ms` into the run.
 pub fn sample_rows(sample: &NodeSample, ordinal: u32, host: &str, t_ms: u64) -> Vec<Sample> {
     let io = IoClass::ALL.map(|class| (Measure::Io(class), sample.io.class(class)));
     let counted = io.into_iter().chain([(Measure::Batch, &sample.batches)]);

@@ -18,17 +18,16 @@ use world::TemplatePages;
 use crate::host::{COMPRESSIBILITY_PCT, FREE_PAGES, LOG_BUFFER_BYTES, database_path, fold};
 use crate::load_tests::mix_of;
 
-/// Name of the host that the arbiter runs on; it never fails.
+/// Name of the host of the arbiter, which never fails.
 pub const ARBITER_NAME: &str = "arbiter";
 
-/// Name of the arbiter in the protocol of the copies.
+/// Number of the arbiter in the protocol of the copies.
 pub const ARBITER: HostId = HostId(u16::MAX);
 
 const DAY_MS: f64 = 86_400_000.0;
 
-/// Times of the protocol in a drill. Leases are renewed as often as the published cluster sends heartbeats, and
-/// a holder is silent after five of them; passive copies that do not answer an election hold it up for two
-/// seconds.
+/// Protocol times of a drill. Leases are renewed as often as the published cluster sends heartbeats, and a holder
+/// counts as silent after five of them. Passive copies that do not answer delay an election for two seconds.
 fn timing() -> Timing {
     Timing {
         lease_ms: 5_000,
@@ -46,28 +45,28 @@ fn timing() -> Timing {
     }
 }
 
-/// I/O of a batch, as long as nothing was measured.
+/// I/O per batch until it has been measured.
 pub(super) const IO_PER_BATCH_GUESS: f64 = 30.0;
 
-/// Generations that an active copy may begin beyond those on the arbiter's record.
+/// Number of generations that an active copy may start beyond those on the arbiter's record.
 const RUN_AHEAD_GENERATIONS: u32 = 2;
 
-/// A drill that is to be performed.
+/// Drill that is to be performed.
 pub struct PlannedDrill {
-    /// Where it takes place.
+    /// Hosts, copies and databases of the drill.
     pub topology: Rc<Topology>,
-    /// The test.
+    /// Test of kind `drill`.
     pub test: TestSpec,
-    /// What fails.
+    /// Failures of the drill.
     pub drill: DrillSpec,
     /// Place in the campaign, from 1.
     pub ordinal: u32,
-    /// Title.
+    /// Title of the drill.
     pub name: String,
 }
 
 impl PlannedDrill {
-    /// The drill of a solution that is test number `ordinal` of the campaign and has this title.
+    /// Drill of a solution that is test number `ordinal` of the campaign and has this title.
     ///
     /// # Errors
     /// A solution without further copies, without the load of its users, or with fewer volumes than its layout needs.
@@ -84,20 +83,20 @@ impl PlannedDrill {
     }
 }
 
-/// A host that holds copies.
+/// Host with copies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DrillHost {
-    /// Name.
+    /// Name of the host.
     pub name: String,
     /// Number of its site.
     pub site: usize,
-    /// Volumes that it uses.
+    /// Volumes that the drill uses.
     pub volumes: Vec<VolumeSpec>,
-    /// Where the other hosts reach its copies, `host:port`, in the real world.
+    /// Address at which other hosts reach its copies, `host:port`; real runs only.
     pub copy_address: Option<String>,
 }
 
-/// One copy of a database.
+/// Place of one copy of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyPlace {
     /// Number of the host.
@@ -112,26 +111,26 @@ pub struct CopyPlace {
     pub log_dir: String,
 }
 
-/// A database with its copies.
+/// Database of a drill with its copies.
 pub struct DrillDatabase {
-    /// Name.
+    /// Name of the database.
     pub name: String,
-    /// Copies by activation preference.
+    /// Places of its copies, by activation preference.
     pub places: Vec<CopyPlace>,
-    /// What the protocol is told.
+    /// Configuration of the database for the protocol.
     pub spec: Rc<replication::DatabaseSpec>,
-    /// Initial pages, the same on each copy.
+    /// Template database: initial pages, the same on each copy.
     pub template: Rc<TemplateDatabase>,
 }
 
 impl DrillDatabase {
-    /// Bytes of a new copy's file.
+    /// Size of a new copy's file, bytes.
     pub fn bytes(&self) -> u64 {
         self.template.pages() * self.template.page_bytes() as u64
     }
 }
 
-/// How hard the users of one database work.
+/// Rate of the users of one database.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
     /// Transactional I/O per second of the active copy.
@@ -140,33 +139,33 @@ pub enum Pace {
     Batches(f64),
 }
 
-/// Everything that a drill runs on.
+/// Topology of a drill: hosts, databases, load, thresholds.
 pub struct Topology {
     /// Hosts with copies.
     pub hosts: Vec<DrillHost>,
     /// Databases.
     pub databases: Vec<DrillDatabase>,
-    /// Users of one database.
+    /// Rate of the users of one database.
     pub pace: Pace,
-    /// Length of the window.
+    /// Length of the window, s.
     pub duration_s: f64,
-    /// Operations of a batch.
+    /// Mix of operations in a batch.
     pub mix: Mix,
-    /// Latencies that the survivors have to stay inside.
+    /// Latency limits from the first failure until all copies are back.
     pub thresholds: Thresholds,
     engine: EngineSpec,
     page_bytes: u32,
     log_file_bytes: u64,
     cache_bytes: u64,
-    /// A deployment of the solution, for what all hosts share.
+    /// A deployment of the solution, for what all hosts have in common.
     base: Deployment,
 }
 
 type Outcome<T> = Result<T, Box<SolutionError>>;
 
 impl Topology {
-    /// The topology of a drill. Size and cache of the databases, and the load of their users, are those of the
-    /// first database that the other tests use.
+    /// Topology of a drill. Size and cache of the databases, and the load of their users, are those of the first
+    /// database of the other tests.
     ///
     /// # Errors
     /// A solution without further copies, without the load of its users, or with fewer volumes than its layout needs.
@@ -206,7 +205,7 @@ impl Topology {
         })
     }
 
-    /// The hosts as the model of the storage wants to see them: their volumes.
+    /// Deployments of the hosts for the storage model: their volumes.
     pub fn deployments(&self) -> Vec<Deployment> {
         let deployment = |host: &DrillHost| Deployment {
             host: host.name.clone(),
@@ -216,8 +215,7 @@ impl Topology {
         self.hosts.iter().map(deployment).collect()
     }
 
-    /// A host with its copies, as if they were what the tests load: where they are, how large, in what kind of
-    /// log stream.
+    /// Deployment of a host with its copies as if they were tested databases: place, size, and kind of log stream.
     pub fn holdings(&self, host: usize) -> Deployment {
         let copies = self.databases.iter().filter_map(|database| {
             let place = database.places.iter().find(|place| place.host == host)?;
@@ -242,7 +240,7 @@ impl Topology {
         Deployment { host, volumes, instances: copies.collect(), ..self.base.clone() }
     }
 
-    /// About as many batches do the users of one database want in the window.
+    /// About how many batches the users of one database want in the window.
     pub fn batches_wanted(&self) -> f64 {
         let batches_per_s = match self.pace {
             Pace::Iops(iops) => iops / IO_PER_BATCH_GUESS,
@@ -251,12 +249,12 @@ impl Topology {
         batches_per_s * self.duration_s
     }
 
-    /// The hosts by the numbers that they have in the protocol.
+    /// Names of the hosts by their numbers in the protocol.
     pub fn names(&self) -> BTreeMap<HostId, String> {
         (0..).zip(&self.hosts).map(|(number, host)| (HostId(number), host.name.clone())).collect()
     }
 
-    /// Hosts whose copy of a database is not there at the end of a drill, because of a failure that is not taken back.
+    /// Hosts whose copy of a database is missing at the end, because of a failure that is not undone.
     pub fn absent(&self, database: usize, drill: &DrillSpec) -> BTreeSet<HostId> {
         let lost = |place: &&CopyPlace| {
             let forever = drill.failures.iter().filter(|failure| failure.back_at_s.is_none());
@@ -266,18 +264,18 @@ impl Topology {
         places.map(|place| HostId(place.host as u16)).collect()
     }
 
-    /// Whether a failure takes a copy away.
+    /// Whether a failure removes a copy.
     pub fn hits(&self, failure: &Failure, place: &CopyPlace) -> bool {
         let of_volume = |volume: &String| place.volume == *volume || place.log_volume == *volume;
         failure.hosts.contains(&self.hosts[place.host].name) && failure.volume.as_ref().is_none_or(of_volume)
     }
 
-    /// The copy of a database on a host.
+    /// Place of a database's copy on a host.
     pub fn place(&self, database: usize, host: usize) -> Option<&CopyPlace> {
         self.databases[database].places.iter().find(|place| place.host == host)
     }
 
-    /// What the engine is told about a copy.
+    /// Engine configuration of a copy.
     pub fn instance_config(
         &self,
         database: usize,
@@ -304,7 +302,7 @@ impl Topology {
     }
 }
 
-/// How hard the users of one database of a drill work: as hard as those of one tested database.
+/// Rate of the users of one database: that of one tested database.
 fn pace_of(solution: &Solution, base: &Deployment) -> Outcome<Pace> {
     let tested = base.instances.iter().map(|instance| instance.databases.len()).sum::<usize>();
     let share = |whole: f64| whole / tested as f64;
@@ -319,7 +317,7 @@ fn pace_of(solution: &Solution, base: &Deployment) -> Outcome<Pace> {
     }
 }
 
-/// What the protocol is told about database number `number`, whose copies are at these places, the last ones `lagged`.
+/// Protocol configuration of database number `number` with copies at these places, the last ones `lagged`.
 fn protocol_of(
     solution: &Solution,
     drill: &DrillSpec,
@@ -372,7 +370,7 @@ fn drill_host(host: &HostSpec) -> DrillHost {
     }
 }
 
-/// The folders of a copy on volume number `number` (from 1) of a host.
+/// Folders of a copy on volume number `number` (from 1) of a host.
 fn copy_place(solution: &Solution, host: usize, number: u16, database: &str) -> Outcome<CopyPlace> {
     let volumes = &solution.hosts[host].volumes;
     let of_role = |role| volumes.iter().filter(move |volume| volume.role == role && volume.path.is_some());

@@ -11,14 +11,14 @@ fn topology_of(text: &str) -> (DrillSpec, Rc<Topology>) {
     (planned.drill, planned.topology)
 }
 
-/// The drill, with a host that comes back.
+/// Drill with a host that comes back.
 fn drill() -> DrillSpec {
     let (mut drill, _) = topology();
     drill.failures[0].back_at_s = Some(20.0);
     drill
 }
 
-/// What users saw and what the pages said, judged: the rules that are broken.
+/// Rules that are broken, given what users saw and the page digests.
 fn broken(see: impl FnOnce(&mut Auditor)) -> Vec<String> {
     let mut auditor = Auditor::new(topology().1);
     see(&mut auditor);
@@ -184,7 +184,7 @@ fn a_copy_that_is_cut_off_for_less_than_its_lease_serves_again_when_that_is_over
     assert_eq!((summary.outage_ms, summary.out_since), (Some(4_000), None));
 }
 
-/// A second at the end of which every host has said that its copy is whole.
+/// Second at whose end every host has reported a complete copy.
 fn full_second(auditor: &mut Auditor, now_ms: u64) {
     for host in 0..2 {
         auditor.sample(host, vec![full_copy(host)]);

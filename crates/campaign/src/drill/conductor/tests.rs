@@ -9,16 +9,16 @@ use crate::barrier::Alone;
 use crate::drill::fixture::{full_copy, planned};
 use testkit::solutions::SMALL_DRILL;
 
-/// Hosts whose copies say what a test wants. A second passes each time that the conductor waits for one.
+/// Test hosts whose copies report what the test wants. Each wait of the conductor takes one second.
 struct Puppets {
     now_ms: u64,
     happened: VecDeque<Happening>,
-    /// From this moment on all copies are full and in use.
+    /// Time from which all copies are complete and in use, ms.
     full_from_ms: u64,
-    /// Hosts that have power.
+    /// Numbers of the hosts with power.
     up: BTreeSet<usize>,
     is_closed: bool,
-    /// What the conductor has done, and what it has written down, with the second.
+    /// Actions and journal entries of the conductor, with the second.
     done: Vec<(u64, String)>,
 }
 
@@ -122,7 +122,7 @@ impl DrillHosts for Puppets {
     fn failing(&mut self, _: f64, _: &str) {}
 }
 
-/// Conducts the drill of a solution file; gives how it ended, and the rows.
+/// Conducts the drill of a solution file. Returns how it ended, and the rows.
 fn conducted(text: &str, hosts: &[usize], puppets: &mut Puppets) -> (Done, Vec<Row>) {
     let (planned, mut rows) = (planned(text), Vec::new());
     let ended = conduct(&planned, hosts, puppets, &Alone, &mut rows).now_or_never();
