@@ -318,7 +318,7 @@ impl Cache {
         None
     }
 
-    /// Makes every drive set destage whatever it holds, because writes wait for room.
+    /// Makes every drive set destage, however little it holds, because writes wait for room.
     pub fn press(&mut self, column: impl Fn(Key) -> (usize, u64)) {
         self.release_gathered(u64::MAX, column);
         (0..self.columns.len()).for_each(|drive| self.fill(drive, true));

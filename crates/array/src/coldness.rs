@@ -46,8 +46,8 @@ pub(crate) struct Coldness {
 }
 
 impl Coldness {
-    /// Creates the model for `space_bytes` in so many regions, as in `Residency`. Extents are treated after the delay,
-    /// so many per second.
+    /// Creates the model for `space_bytes` in this many regions, as in `Residency`. Extents are treated after the
+    /// delay, this many per second.
     pub fn new(space_bytes: u64, regions: u32, extent_bytes: u64, delay_s: f64, jobs_per_s: f64) -> Coldness {
         let region_bytes = region_bytes(space_bytes, regions, extent_bytes);
         let count = space_bytes.div_ceil(region_bytes).max(1) as usize;

@@ -71,14 +71,14 @@ pub(crate) fn of_two_to_32(share: f64) -> u64 {
     (share * (1u64 << 32) as f64) as u64
 }
 
-/// Size of a region if `space_bytes` is divided into so many, or fewer if a region would be smaller than a piece,
+/// Size of a region if `space_bytes` is divided into this many, or fewer if a region would be smaller than a piece,
 /// bytes.
 pub(crate) fn region_bytes(space_bytes: u64, regions: u32, piece_bytes: u64) -> u64 {
     space_bytes.div_ceil(u64::from(regions)).next_multiple_of(piece_bytes).max(1)
 }
 
 impl Residency {
-    /// Creates the model for `space_bytes` in so many regions, with room for a share of their data. Pieces of
+    /// Creates the model for `space_bytes` in this many regions, with room for a share of their data. Pieces of
     /// `piece_bytes` are cached as a whole.
     pub fn new(space_bytes: u64, regions: u32, piece_bytes: u64, room_share: f64) -> Residency {
         let region_bytes = region_bytes(space_bytes, regions, piece_bytes);
@@ -205,7 +205,7 @@ impl Residency {
     }
 }
 
-/// Time T after which a cache with room for so many regions is full, in the units of these counts.
+/// Time T after which a cache with room for this many regions is full, in the units of these counts.
 fn fill_time(reads: &[f64], room: f64) -> f64 {
     let held = |time: f64| reads.iter().map(|reads| 1.0 - exp_minus(reads * time)).sum::<f64>();
     let (mut short, mut long) = (0.0, ALL_HELD / FORGOTTEN_READS);
@@ -240,7 +240,7 @@ mod tests {
     const BLOCKS: u64 = 64;
     const BLOCK_BYTES: u64 = 4096;
 
-    /// Share of hits in the last quarter of reads, of which so many in ten go to the first eighth of the regions.
+    /// Share of hits in the last quarter of reads, of which this many in ten go to the first eighth of the regions.
     fn hits(hot_of_ten: u64, cached_share: f64) -> (f64, f64) {
         let blocks = REGIONS * BLOCKS;
         let mut lru = Lru::new((blocks as f64 * cached_share) as u64);

@@ -1,7 +1,8 @@
 //! Physical changes of single pages, made when an operation runs and again by redo.
 //!
 //! Invariants
-//! 1. Applying a change is a function of the page's bytes and the change: redo gives the bytes that the operation gave.
+//! 1. Applying a change is a function of the page's bytes and the change: redo gives the bytes that the operation
+//!    gave.
 //! 2. A mini-transaction has at most one `PageChange` per page, so the page's dbtime says whether redo has
 //!    anything to do.
 //! 3. A change that does not fit the page it meets (wrong slot, no room) is `Misfit`, never a panic; the page is then
@@ -84,7 +85,7 @@ pub enum PageOp {
         /// First slot that is removed.
         slot: u16,
     },
-    /// Formats the page: gives it new contents, whatever it held.
+    /// Formats the page: gives it new contents, independent of its old contents.
     Format {
         /// Whole new page; its checksum and dbtime have no meaning.
         page: Box<[u8]>,

@@ -12,7 +12,7 @@
 //!   holds stops with [`Stop::Conflict`]: the first writer wins. `Duplicate` and `NotFound` are conflicts too
 //!   if another open transaction holds that entry, because they may cease to be true.
 //! * A reader that meets an entry held by another transaction takes its committed state from that transaction's
-//!   first undo of the entry ([`Undo::was`]) instead of what the page says. For an entry that nobody holds the
+//!   first undo of the entry ([`Undo::was`]) instead of what the page says. For an entry that no transaction holds the
 //!   page is right, and a node flagged deleted does not exist. If the holder deleted the entry and brought it
 //!   back to life, the committed data is in its second undo of the entry.
 //! * When a transaction has committed, each entry it flagged deleted ([`Before::Present`]) is [purged](update::purge)

@@ -341,7 +341,7 @@ impl SparsePage {
         Node { prefix: &[], suffix: key, data, flags }
     }
 
-    /// Template node, built if needed; `None` if so many were read that bytes are cheaper.
+    /// Template node, built if needed; `None` if many were read, so that bytes are cheaper.
     fn made(&self, slot: usize) -> Option<&Made> {
         let mut made = self.made.get_or_init(|| self.make(slot));
         for _ in 1..NODES_MADE_MAX {
@@ -461,7 +461,7 @@ impl SparsePage {
             Some(place) => place.map_or_else(|base| base, |base| base + 1),
             None => return self.halve(last, |slot| compare(&self.key(slot))).unwrap_or_else(|slot| slot),
         };
-        // The last entry is open, whatever its key: only those in front of it count.
+        // The last entry is unbounded, independent of its key: only those in front of it count.
         let Origin { base, edit } = self.origin(last);
         let (Ok(in_front) | Err(in_front)) = edit;
         let moved = self.moved(Err(place.min(base)), &self.edits()[..in_front], |own, _| compare(own));

@@ -1,5 +1,5 @@
 //! Compact encoding: LEB128 integers, strings of bytes behind their length. Reading answers `None` instead of
-//! panicking, whatever the bytes.
+//! panicking, for all bytes.
 
 /// Appends an unsigned number, seven bits per byte, low bits first.
 pub fn put_int(out: &mut Vec<u8>, mut value: u64) {

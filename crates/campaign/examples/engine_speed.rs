@@ -3,7 +3,7 @@
 //! `engine_speed init FOLDER MIB` makes `FOLDER/bench.edb`, which the others use: `reads FOLDER DEPTH SECONDS`
 //! random pages on a cold cache; `checksum FOLDER READ_KIB DEPTH`; `backup FOLDER READ_KIB DEPTH`; `logs FOLDER
 //! BATCHES` writes logs and stops as a crash would, `recovery FOLDER [DEPTH]` times the opening after that, with
-//! redo in the order of the log and so many reads ahead, or by page. Each prints one line of `name value` pairs.
+//! redo in the order of the log and this many reads ahead, or by page. Each prints one line of `name value` pairs.
 #![allow(clippy::disallowed_methods, reason = "an example is a program of its own: it reads its arguments")]
 
 use std::cell::RefCell;

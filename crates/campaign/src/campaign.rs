@@ -79,7 +79,7 @@ pub fn run_in_step<'a>(
 impl Campaign<'_> {
     async fn carry_out(mut self, tests: &[TestSpec]) -> CampaignOutcome {
         let mut error = self.run_all(tests).await.err();
-        // Whatever happened, databases that still can be are left clean.
+        // Databases that can be closed cleanly are, also after an error.
         let closed = self.host.close().await;
         error = error.or(closed.err());
         if let Err(kept) = self.conclude(error.as_ref()) {

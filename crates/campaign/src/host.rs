@@ -457,7 +457,7 @@ impl ShardState {
 
     async fn close(&self, instance: usize) -> Result<u64, CampaignError> {
         let Some((engine, bad_pages)) = self.take(instance).await? else { return Ok(0) };
-        // Databases that can be clean are, whatever a background job met.
+        // Databases that can be clean are, also if a background job met an error.
         let closed = engine.close().await;
         let bad_pages = bad_pages?;
         closed?;

@@ -81,7 +81,7 @@ impl Campaign<'_> {
         self.start_background().await?;
         let driving = self.drive(mode);
         let measured = self.measure(&mut test, spec, &driving).await;
-        // A window that is complete is judged, whatever comes after it.
+        // A window that is complete is judged, also if an error follows.
         let mut held = Ok(());
         if measured.is_ok() {
             test.phase = "waiting for the other hosts".into();

@@ -1,6 +1,6 @@
 //! The measured window of a load test, as the verdicts need it: the rows of its databases and logs, folded.
 //!
-//! Limits: memory is one fold per database or log and class of I/O, whatever the length of the window.
+//! Limits: memory is one fold per database or log and class of I/O, independent of the length of the window.
 
 use results::judge::WindowFold;
 use results::{Counter, Origin};

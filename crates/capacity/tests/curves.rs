@@ -24,7 +24,7 @@ enum Kind {
     Queue { room: f64 },
     /// Comfortable until it falls.
     Cliff,
-    /// Throughput: reached with little to spare up to the knee, then the same whatever is asked for.
+    /// Throughput: reached with little to spare up to the knee, then constant.
     Throughput,
     /// A slope with a ripple, which takes it through zero more than once.
     Ripple,

@@ -4,7 +4,7 @@
 //! 1. No command fails or ends because a message cannot be shown: a terminal may be gone, a reader may have
 //!    ended, a disk may be full. Every message goes through [`show`]; `eprintln!` panics then, and the lints of
 //!    this crate refuse it.
-//! 2. Whatever is written next, to stderr or stdout, first erases the lines that [`rewrite`] has left on the terminal.
+//! 2. The next output, to stderr or stdout, first erases the lines that [`rewrite`] has left on the terminal.
 //! 3. With `--progress json` each line is an [`Event`], errors included.
 
 use std::io::Write;

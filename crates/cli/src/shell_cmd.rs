@@ -36,7 +36,7 @@ pub fn completions(arguments: &CompletionsArguments, mut program: Command) -> Re
 /// Runs `man` for this command line.
 pub fn man(arguments: &ManArguments, mut program: Command) -> Result<Status, Failure> {
     let folder = &arguments.folder;
-    // The pages are those of a version, whatever it was built from.
+    // The pages are those of a version, independent of its sources.
     program = program.version(env!("CARGO_PKG_VERSION"));
     program.build();
     let mut pages = Vec::new();

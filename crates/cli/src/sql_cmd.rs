@@ -1,4 +1,4 @@
-//! `proofload sql`: the tables of a run, asked in SQL. Read-only, whatever the query says.
+//! `proofload sql`: the tables of a run, asked in SQL. Every query is read-only.
 
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;

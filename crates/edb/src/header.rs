@@ -54,7 +54,7 @@ mod at {
     pub const ZERO_WHEN_CLEAN: usize = 668;
 }
 
-/// Fields that no later header write changes, so header and shadow must agree in them whatever their ages.
+/// Fields that no later header write changes, so header and shadow must agree in them independent of their ages.
 const LASTING: [(&str, std::ops::Range<usize>); 7] = [
     ("magic number", at::MAGIC..at::VERSION),
     ("format version", at::VERSION..at::ATTRIBUTES),

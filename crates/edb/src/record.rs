@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Reading what `encode` wrote gives the same values, columns that were left out being null.
-//! 2. Reading answers `None` for a column that lies outside its record, whatever the bytes.
+//! 2. Reading answers `None` for a column that lies outside its record, for all bytes.
 //!
 //! Limits: a record is at most 32 KiB; one value per column (no multi-values, no compression). Tagged columns
 //! are written and not read: nothing that Proofload reads back lies in one.

@@ -376,7 +376,7 @@ impl Core {
     }
 }
 
-/// Assertions of design invariants 2 and 4. Files and disks cannot make them fail, whatever they hold or do.
+/// Assertions of design invariants 2 and 4. Files and disks cannot make them fail.
 impl Core {
     /// Redo from `position` on finds all that the files may lack.
     pub(crate) fn assert_redo_may_begin(&self, position: LogPosition) {

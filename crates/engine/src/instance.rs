@@ -1,8 +1,8 @@
 //! An open instance: used, closed, abandoned.
 //!
 //! Invariants
-//! 1. An instance that is not closed needs recovery; one that is closed leaves every database clean and without need of
-//!    its logs.
+//! 1. An instance that is not closed needs recovery; one that is closed leaves every database clean and without need
+//!    of its logs.
 //! 2. After a failure nothing is written any more; only opening again helps (design invariant 3).
 
 use std::cell::{Cell, RefCell};
@@ -25,7 +25,7 @@ const WRITES_MOST: usize = 1024;
 /// An open instance. It belongs to one thread.
 ///
 /// Dropped, it stops as [`Self::abandon`] does, without waiting for what it has under way. The next opening
-/// with the same configuration, or a clone of it, waits for that; whoever opens the files with another one has
+/// with the same configuration, or a clone of it, waits for that; a caller that opens the files with another one has
 /// to abandon the instance first.
 pub struct Instance {
     core: Rc<Core>,

@@ -151,7 +151,7 @@ impl IoFile {
         let (result, _) = self.file.write_at(offset, bufs).await;
         let written = result?;
         let synced = self.sync_passage().await;
-        // The write itself completed, so it counts whatever became of the sync.
+        // The write itself completed, so it counts even if the sync failed.
         let passage = synced.as_ref().map_or(written, |synced| written.and(*synced));
         operation.completed(bytes, passage, self.world.now());
         synced.map(|_| ())

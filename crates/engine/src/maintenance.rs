@@ -2,7 +2,7 @@
 //!
 //! The pause between two reads is the engine's throttle seen through the clock of the system it ran on: the next read
 //! comes at the first tick at least a throttle after the last one completed. With 256 KiB, 15.625 ms and 100 ms that
-//! gives the 9.0 to 9.2 reads a second that published reports show, whatever the load.
+//! gives the 9.0 to 9.2 reads a second that published reports show, under every load.
 
 use std::cell::Cell;
 

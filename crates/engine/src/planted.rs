@@ -16,7 +16,7 @@ listed! {
         FailedSyncRetried,
         /// The names after a roll are not synced.
         RollNotSynced,
-        /// The checkpoint is the end of the log, whatever is dirty.
+        /// The checkpoint moves to the end of the log although pages are dirty.
         CheckpointTooEarly,
         /// Logs are removed without regard to the checkpoint.
         NeededLogRemoved,

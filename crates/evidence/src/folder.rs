@@ -5,7 +5,7 @@
 //! 2. The marker lists what a run may make below the folder. [`clean`] removes what is listed, and folders that
 //!    were made for it when they are empty; the marked folder goes only when nothing but our marker is left.
 //!    What else lies there stays and is named.
-//! 3. Who has held a folder has it alone until the [`FolderLock`] is dropped or the process ends: nobody else
+//! 3. Who has held a folder has it alone until the [`FolderLock`] is dropped or the process ends: no other process
 //!    uses or cleans it.
 //!
 //! Limits: a file that someone else put there under one of the listed names cannot be told from ours. Folders

@@ -8,7 +8,7 @@ use results::{RecordError, Recorder, Row};
 use testkit::synthetic;
 use testkit::synthetic::Shape;
 
-/// A store that notes the memory of this program every so many rows.
+/// A store that notes the memory of this program every this many rows.
 struct Watched {
     store: RunStore,
     rows: u64,

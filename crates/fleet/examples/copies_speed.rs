@@ -3,7 +3,7 @@
 //!
 //! `copies_speed cost FOLDER SECONDS alone|with-copy` lets users work as fast as they can on a database, and
 //! `with-copy` lets its passive copy follow. `copies_speed reseed FOLDER MIB` makes a copy anew from an active
-//! one on which nobody works. `copies_speed stream FOLDER MIB` sends as much over the same connection and does
+//! an idle one. `copies_speed stream FOLDER MIB` sends as much over the same connection and does
 //! nothing else. FOLDER must not exist.
 //!
 //! Each prints pairs of a name and a figure. The arbiter has a thread of its own.
@@ -172,7 +172,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// The arbiter, and nobody else yet.
+    /// Only the arbiter so far.
     fn new(place: &Place) -> Hosts {
         let (to_arbiter, from_hosts) = unbounded();
         let (first, hears_first) = unbounded();
@@ -320,7 +320,7 @@ fn cost(folder: &str, seconds: f64, with_copy: bool) -> Outcome<()> {
     Ok(())
 }
 
-/// A copy is made anew from an active one on which nobody works.
+/// A copy is made anew from an active an idle one.
 fn reseed(folder: &str, mib: u64) -> Outcome<()> {
     let place = Place::new(folder, mib, true)?;
     let path = place.run(async |world| {

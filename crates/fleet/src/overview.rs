@@ -1,6 +1,6 @@
 //! Where the hosts of a run are, in figures and as lines for people.
 //!
-//! Invariant: the share that is done never falls, whatever a host says of itself after its part is over.
+//! Invariant: the share that is done never falls, also if a host reports after its part is over.
 
 use crate::membership::{Fate, Membership};
 use crate::message::Work;

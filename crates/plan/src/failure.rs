@@ -80,7 +80,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Sentence about the loss, out of so many databases; `None` if every database is active.
+    /// Sentence about the loss, out of this many databases; `None` if every database is active.
     pub fn loss(&self, databases: usize) -> Option<String> {
         let without_service = self.lost_databases.saturating_sub(self.lost_data);
         let parts =
@@ -128,9 +128,9 @@ pub struct Failures {
     pub worst_survived: usize,
     /// Smallest number of lost servers that can take a database out of service.
     pub fatal_servers: u32,
-    /// Number of sets of so many servers that do.
+    /// Number of sets of this many servers that do.
     pub fatal_sets: u64,
-    /// Number of all sets of so many servers.
+    /// Number of all sets of this many servers.
     pub sets: u64,
 }
 

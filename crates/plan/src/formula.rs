@@ -12,8 +12,8 @@ pub fn round_half_up(value: f64) -> f64 {
     (value * (1.0 + 8.0 * f64::EPSILON) + 0.5).floor()
 }
 
-/// Database I/O per second of one mailbox, without headroom, from its messages per day. `None` for generations that are
-/// sized with a given figure (2003, 2007).
+/// Database I/O per second of one mailbox, without headroom, from its messages per day. `None` for generations that
+/// are sized with a given figure (2003, 2007).
 ///
 /// Source: vendor white papers for 2010 (0.0012 alone, 0.001 in a group); fits the R740xd and MD3260 tables for
 /// 2013 and 2016 (0.00067, the slope of the published guidance table before its rounding). 2019 and SE are sized like
@@ -148,8 +148,8 @@ pub fn with_free_space(gb: f64, free_percent: f64) -> f64 {
 
 /// Transport queue database of one server in GB.
 ///
-/// Source: the published sizing post ("Ask the Perf Guy: Sizing Exchange 2013 Deployments"); fits MD3260 (429.15 with 4
-/// servers left). The factor 2 is shadow redundancy; the queue counts half.
+/// Source: the published sizing post ("Ask the Perf Guy: Sizing Exchange 2013 Deployments"); fits MD3260 (429.15 with
+/// 4 servers left). The factor 2 is shadow redundancy; the queue counts half.
 pub fn transport_gb(
     messages_per_day: f64,
     message_kb: f64,
@@ -185,7 +185,8 @@ pub fn cache_gb(worst_active_mailboxes: f64, cache_mb_per_mailbox: f64) -> f64 {
 /// Memory of a server in GB: the cache is a quarter of the mailbox role's, the client access part comes on top,
 /// and there is a minimum by the number of copies (the table ends at 50).
 ///
-/// Source: Exchange's documentation of the managed store (25 %); client access part inferred from the published tables.
+/// Source: Exchange's documentation of the managed store (25 %); client access part inferred from the published
+/// tables.
 pub fn memory_gb(cache_gb: f64, multi_role: bool, cores: u32, copies: f64) -> f64 {
     let least = 8.0 + 2.0 * ((copies / 10.0).ceil() - 1.0).clamp(0.0, 4.0);
     let client_access = if multi_role { 2.0 + 2.0 * 0.2 * f64::from(cores) } else { 0.0 };
@@ -286,7 +287,7 @@ pub fn max_database_gb(
     formatted_gb * (1.0 - free_percent / 100.0) / databases_per_volume / index_factor
 }
 
-/// Largest recommended database in GB, whatever the disks hold.
+/// Largest recommended database in GB, independent of the disks.
 ///
 /// Source: the role calculator's workbooks show 2,000 GB with two or more copies, and 200 GB with one.
 pub fn largest_database_gb(copies: u32) -> f64 {

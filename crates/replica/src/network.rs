@@ -1,6 +1,7 @@
 //! Connections between the hosts that have copies: one for each direction of each pair, made again whenever it breaks.
 //!
-//! The host that connects says its name, and the other one answers with its own. Then the first sends, the other reads.
+//! The host that connects says its name, and the other one answers with its own. Then the first sends, the other
+//! reads.
 //!
 //! Invariants
 //! 1. Sending never waits. What cannot be sent soon is dropped: every message may be lost, and is said again by
@@ -11,7 +12,7 @@
 //! 4. A connection whose other side has not proved who it is holds one of [`STRANGERS_MAX`] places for at most
 //!    [`GREETING_LIMIT`]. A source that connects more than [`GREETINGS_PER_S_MAX`] times in a second is not greeted.
 //!
-//! Limits: without a guard everybody is whom he says, and nothing is secret: that is for networks that are simulated.
+//! Limits: without a guard each peer is believed, and nothing is secret: that is for networks that are simulated.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -305,7 +305,7 @@ impl Driver {
                 Err(error) => self.fail(error),
             }
         }
-        // Whatever the instance still had in memory is gone, as in a crash.
+        // What the instance still had in memory is gone, as in a crash.
         let _ = files.dismount().await;
     }
 
@@ -466,7 +466,7 @@ impl Driver {
                 }
                 driver.input(Input::Appended { end: position(instance.log_end()) });
                 driver.input(Input::LogDurable { end: position(instance.durable_log()) });
-                // It may have failed before anybody waited for it.
+                // It may have failed before a task waited for it.
                 let moved = match instance.check() {
                     Ok(()) => instance.log_moved().await,
                     failed => failed,

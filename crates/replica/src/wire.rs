@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! 1. No bytes make the reader panic or take more memory than [`FRAME_BYTES_MAX`] and what it decodes.
-//! 2. A record on disk is the old one or the new one, whatever a power cut does.
+//! 2. A record on disk is the old one or the new one, also after a power cut.
 
 use replication::{DatabaseId, FromArbiter, HostId, PeerMessage, Position, ToArbiter};
 use serde::de::DeserializeOwned;

@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! 1. Never two active copies of one database at one instant, as long as clocks keep the stated drift bound.
-//! 2. Under the lossless dial no acknowledged durable commit is lost, whatever the clocks do.
+//! 2. Under the lossless dial no acknowledged durable commit is lost, even if clocks are wrong.
 //! 3. Under the other dials an activation loses commits of at most [`DatabaseSpec::loss_bound_generations`].
 //! 4. Copies whose queues have drained are equal in content.
 //! 5. Without the arbiter nothing is activated.

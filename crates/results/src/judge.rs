@@ -12,7 +12,7 @@
 //!    raises the mean: storage that no longer answers is no storage without a load. The same holds at the end of the
 //!    window. Operations that have just begun lower no mean.
 //!
-//! Limits: memory is one [`Fold`] per class of I/O and database or log, whatever the length of the window.
+//! Limits: memory is one [`Fold`] per class of I/O and database or log, independent of the length of the window.
 
 use std::collections::BTreeMap;
 

@@ -66,7 +66,7 @@ mod tests {
         HostNeeds::of(&[(&deployment, &deployment.tests)], false)
     }
 
-    /// A closed load of four sessions writes as fast as the storage allows, whatever its target.
+    /// A closed load of four sessions writes as fast as the storage allows, also beyond its target.
     #[test]
     fn only_the_growth_of_a_paced_load_is_predicted_and_only_its_space_is_a_bound() {
         let closed = needs("sessions = 4\ntarget_iops = 2");

@@ -181,7 +181,7 @@ fn load_seconds(tests: &[TestSpec]) -> f64 {
 }
 
 /// Growth of all databases together in `load_s` seconds of load with the published shape, bytes. `None` for a closed
-/// load, whatever its target, because the storage decides its rate.
+/// load, even with a target, because the storage decides its rate.
 fn growth(deployment: &Deployment, load_s: f64) -> Option<f64> {
     let load = &deployment.load;
     let batches_per_s = match load.mode {

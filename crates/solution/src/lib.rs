@@ -186,7 +186,7 @@ impl Solution {
 
     /// Kind of disk with this name.
     pub fn disk(&self, name: &str) -> &Disk {
-        // Whatever names a disk in the file was held against them when it was read.
+        // Names of disks in the file were checked when it was read.
         self.disks.iter().find(|disk| disk.name == name).expect("a disk of the file")
     }
 

@@ -1,5 +1,5 @@
 //! Does storage keep what it says is durable? A writer commits as fast as it can and tells a listener on
-//! another host of each durable commit; somebody pulls the plug; afterwards the listener's word is held against
+//! another host of each durable commit; a person pulls the plug; afterwards the listener's word is held against
 //! what recovery finds.
 //!
 //! Each session commits the numbers 1, 2, 3, .. one after the other: its own row gets the number, and a random

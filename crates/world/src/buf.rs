@@ -4,7 +4,7 @@
 //! A pristine page is a promise `(template, page)`; it becomes bytes at the first byte access. Code that only
 //! needs to know that a page is intact (maintenance, checksum, backup) may accept the promise without touching
 //! bytes, since a test over every page kind proves that every template page is valid. An encoded page becomes
-//! bytes at the first access, too. Nobody may take it for valid unseen, unless its codec says that the encoding
+//! bytes at the first access, too. It must not count as valid unseen, unless its codec says that the encoding
 //! is a template page and the edits made on it ([`PageCodec::edited_version`]).
 
 use std::cell::OnceCell;

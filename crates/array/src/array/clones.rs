@@ -3,7 +3,7 @@
 //! * A clone is all volumes of a pool as of a time. It holds their chunks as a snapshot does (`thin`): the
 //!   first write to a chunk after it takes a new one. When all of it has been read it goes, and what it alone
 //!   held comes free.
-//! * Its chunks are read where they are, volume by volume in the order of their addresses, so many reads at a
+//! * Its chunks are read where they are, volume by volume in the order of their addresses, this many reads at a
 //!   time, at a set rate at most. What has no chunk is not read.
 //! * The data pass the controller of the pool's first volume.
 //!

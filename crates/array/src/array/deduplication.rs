@@ -1,6 +1,7 @@
-//! Equal data of a replicated store, kept once: some time after they were written (`cold_data`), by their fingerprints.
+//! Equal data of a replicated store, kept once: some time after they were written (`cold_data`), by their
+//! fingerprints.
 //!
-//! * A share of the extents have equals, so many together. Equal ones are taken to follow each other, part for part.
+//! * A share of the extents have equals, this many together. Equal ones are taken to follow each other, part for part.
 //! * Of equal parts that are cold the first is kept, the others refer to it: they take no room, and a read of
 //!   them goes to where it lies. So memory, which holds what was read by the place that it has, holds it once
 //!   for all of them.

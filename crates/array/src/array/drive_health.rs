@@ -3,11 +3,11 @@
 //! * A copy of an extent that fails its checksum when it is read is read from another node: the whole extent, one more
 //!   read that the request waits for. The bad copy is then written again.
 //! * Each drive is compared with its peers, the drives of its kind in the store, at intervals. If its accesses
-//!   took so many times as long as theirs (the median of them), its extents are moved to the other drives of
+//!   took this many times as long as theirs (the median of them), its extents are moved to the other drives of
 //!   its node, read from other nodes, and it is left out. One drive at a time.
 //!
-//! Left out: checksum time, patrols that find bad copies before they are read, writes that put a bad copy right, a slow
-//! drive that is well again and comes back.
+//! Left out: checksum time, patrols that find bad copies before they are read, writes that put a bad copy right, a
+//! slow drive that is well again and comes back.
 
 use std::collections::BTreeMap;
 

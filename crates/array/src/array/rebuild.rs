@@ -1,7 +1,7 @@
 //! Rebuild of lost drives, rebalancing onto added ones, and patrol reads.
 //!
 //! A lost slot of a RAID group is rebuilt on a spare, from the outer to the inner tracks; a piece of a dynamic
-//! pool on whatever drive of the pool has room. Only what volumes have used is rebuilt, if the settings say so.
+//! pool on a drive of the pool with room. Only what volumes have used is rebuilt, if the settings say so.
 //! A slot is good up to the first byte that cannot be worked out any more: what lies behind needs the same
 //! drives.
 //!

@@ -1,6 +1,6 @@
 //! Erasure coding of cold extents in a replicated store (`cold_data` says which).
 //!
-//! * So many extents on as many nodes make a strip with a parity for each copy but the first, on further nodes.
+//! * This many extents on as many nodes make a strip with a parity for each copy but the first, on further nodes.
 //!   Of an extent in a strip one copy is left, the one that its volume reads.
 //! * A read whose copy is lost, or bad, reads as many other parts of its strip as the strip has extents, over
 //!   the network.

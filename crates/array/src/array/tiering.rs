@@ -117,7 +117,7 @@ pub(super) fn check(pool: &TieredPool) -> Result<(), String> {
 
 impl TieringState {
     /// Creates the tiers over these groups, each with the bytes of its rows. `used_bytes`: end of the volumes in a
-    /// space of so many bytes.
+    /// space of this many bytes.
     pub fn new(
         pool: &TieredPool,
         groups: &[Raid],
@@ -438,7 +438,7 @@ mod tests {
 
     const SLICE_BYTES: u64 = 1 << 20;
 
-    /// Tiers with so many slots, fastest first, and one slice less than there is room for.
+    /// Tiers with this many slots, fastest first, and one slice less than there is room for.
     fn state(slots: &[u64]) -> (Vec<Raid>, TieringState) {
         let group = |drive| Group {
             name: "tier".into(),

@@ -44,7 +44,7 @@ pub enum Event {
         /// Controller that fails.
         controller: usize,
     },
-    /// Copies on a drive of a replicated store become bad: one in so many extents, each until it is rewritten.
+    /// Copies on a drive of a replicated store become bad: one in this many extents, each until it is rewritten.
     ExtentsRot {
         /// Drive with bad copies.
         drive: usize,

@@ -21,7 +21,7 @@ pub use pools::{CloneReads, Snapshots, ThinPool, TieredPool};
 pub(crate) use stores::BLOCK_BYTES;
 pub use stores::{Compression, Deduplication, ErasureCoding, LogStore, ReplicatedStore, StoreNode};
 
-/// All parts of the storage of a simulation, whatever hosts it serves.
+/// All parts of the storage of a simulation, for all of its hosts.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Hardware {
     /// Every drive, spares included.

@@ -44,12 +44,12 @@ impl TieredPool {
         self.tiers.last().copied().unwrap_or_default()
     }
 
-    /// Bytes of a tier that a slice takes, with rows of so many bytes.
+    /// Bytes of a tier that a slice takes, with rows of this many bytes.
     pub(crate) fn slot_bytes(&self, row_bytes: u64) -> u64 {
         self.slice_bytes.next_multiple_of(row_bytes.max(1)).max(1)
     }
 
-    /// Number of slices for which a tier of so many bytes has room, with rows of so many bytes.
+    /// Number of slices for which a tier of this many bytes has room, with rows of this many bytes.
     pub fn slices(&self, tier_bytes: u64, row_bytes: u64) -> u64 {
         let slots = tier_bytes / self.slot_bytes(row_bytes);
         let kept_free = (slots as f64 * self.free_pct / 100.0) as u64;

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. A piece of a drive belongs to one row at most, or to one move under way.
-//! 2. A row never has two pieces on one drive, whatever moves meanwhile.
+//! 2. A row never has two pieces on one drive, also while pieces move.
 
 use smallvec::SmallVec;
 

@@ -1,4 +1,4 @@
-//! What every model owes, whatever is done to it: each request completes once, in order of time (the rig checks both at
+//! What every model owes under every load: each request completes once, in order of time (the rig checks both at
 //! every step), never sooner than the least that its way takes; and equal seeds give equal times.
 
 use array::{DestageOrder, ErasureCoding, Event, Hardware, Layout, RemoteCopy, WhenLinkLost, WriteCache};

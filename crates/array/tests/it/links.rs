@@ -7,7 +7,7 @@ use super::parts::{build, flash, link, nearline, one_group, one_group_of};
 
 const SPAN: u64 = 100 * GIB;
 
-/// Reads per second over so many adapters of `mb_per_s`.
+/// Reads per second over this many adapters of `mb_per_s`.
 fn over_adapters(mut hardware: Hardware, adapters: usize, mb_per_s: f64, depth: usize) -> f64 {
     hardware.links = (0..adapters).map(|k| link(&format!("adapter {k}"), 20.0, mb_per_s)).collect();
     hardware.volumes[0].paths = (0..adapters).map(|k| Path { links: vec![k], controller: 0 }).collect();

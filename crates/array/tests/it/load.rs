@@ -1,4 +1,4 @@
-//! A closed load on an array: so many requests always under way, as sessions that wait for their I/O.
+//! A closed load on an array: this many requests always under way, as sessions that wait for their I/O.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,8 @@ pub struct Rig {
     next_id: u64,
     under_way: BTreeMap<RequestId, (Time, StorageOp)>,
     completed: Vec<RequestId>,
-    /// Lets time pass in the array up to its next completion, as a simulated world does; else it is asked at each step.
+    /// Lets time pass in the array up to its next completion, as a simulated world does; else it is asked at each
+    /// step.
     pub runs_ahead: bool,
 }
 

@@ -36,7 +36,7 @@ pub fn replicated(bytes: u64, resident: u64) -> Hardware {
     replicated_on(3, bytes, resident)
 }
 
-/// The same with so many nodes.
+/// The same with this many nodes.
 pub fn replicated_on(nodes: usize, bytes: u64, resident: u64) -> Hardware {
     let count = nodes;
     let mut hardware = one_group(Layout::Raid0, 1, &nearline(), None, bytes);

@@ -77,7 +77,7 @@ fn run(setup: &Setup, part: Duration, parts: u32) -> Vec<Aged> {
     aged
 }
 
-/// The last part costs what the first one did, within so many percent.
+/// The last part costs what the first one did, within this many percent.
 fn assert_as_at_first(aged: &[Aged], figures: &[Figure], names: &[(&str, f64)]) {
     for (wanted, tolerance_percent) in names {
         let (_, figure) = figures.iter().find(|(name, _)| name == wanted).expect("it is a figure");
@@ -90,7 +90,7 @@ fn assert_as_at_first(aged: &[Aged], figures: &[Figure], names: &[(&str, f64)]) 
     }
 }
 
-/// At most so many percent more or less than at first. The page image in the log names each entry that has
+/// At most this many percent more or less than at first. The page image in the log names each entry that has
 /// changed since the template, so it grows until most have. In the small database most have at the end.
 const PUBLISHED_SHAPE: [(&str, f64); 6] = [
     ("page reads per batch", 3.0),

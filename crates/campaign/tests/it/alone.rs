@@ -266,7 +266,7 @@ fn what_recovery_reads_is_no_io_of_batches() {
     assert_eq!(failures(&outcome), [""; 0]);
 }
 
-/// Whoever asks for the end while a recovery goes on hears what it has found.
+/// A user who asks for the end during a recovery hears what it has found.
 #[test]
 fn a_recovery_that_fails_after_an_interrupt_is_a_finding() {
     // Reading headers takes a second, so that the end is asked for before the loss is seen.

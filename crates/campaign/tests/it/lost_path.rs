@@ -55,7 +55,7 @@ impl StorageModel for LosesPath {
     }
 }
 
-/// The performance test of a run whose path is lost from so many seconds after its start on, for 20 s: rules of
+/// The performance test of a run whose path is lost from this many seconds after its start on, for 20 s: rules of
 /// latencies that fail, and all rows.
 fn with_outage(from_s: u64) -> (Vec<String>, Vec<Row>) {
     let outage = Outage::default();

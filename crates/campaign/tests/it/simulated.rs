@@ -109,7 +109,7 @@ fn fails_and_recovers(
     let (outcome, rows) = run_tests(&simulation, seed, |kind| kind == TestKind::Stress);
     let error = outcome.error.as_ref().expect("the storage has failed");
     assert!(!outcome.passed());
-    // A volume without room blames nobody.
+    // A volume without room says nothing about the storage.
     let unproved = outcome.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Unproved);
     let judged =
         (failures(&outcome).len(), unproved.map(|verdict| verdict.rule.as_str()).collect::<Vec<_>>());
@@ -350,7 +350,7 @@ fn a_load_that_fails_waits_for_nobody() {
 #[test]
 fn a_background_job_that_fails_costs_neither_the_verdicts_nor_clean_databases() {
     let simulation = initialised(15);
-    // Under load nobody but maintenance asks for the size of a file.
+    // Under load only maintenance asks for the size of a file.
     let faults = Faults { fail_nth: Some((OpKind::Size, 1)), ..Faults::default() };
     let late = Duration::from_millis(10);
     let barrier = FaultsMeanwhile { simulation: &simulation, late, faults, places: Cell::new(0) };

@@ -32,7 +32,7 @@ enum End {
 struct Left {
     batches: Vec<u64>,
     rows: u64,
-    /// Sum of a hash of every row: the same whatever their order.
+    /// Sum of a hash of every row: independent of their order.
     hash: u64,
 }
 

@@ -40,7 +40,7 @@ const NUMBERS: [&str; 16] = [
     "inf",
     "nan",
 ];
-/// Whoever asks for a year of load gets it; only how it ends is looked at here.
+/// A request for a year of load is accepted; only how it ends is looked at here.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A solution that is too large for this machine must be refused before its memory is.
 const MEMORY_BYTES: u64 = 4 << 30;

@@ -104,7 +104,7 @@ duration_s = 20
 warmup_limit_s = 2
 "#;
 
-/// Real runs that go on at the same time: neighbours make a pair, and whatever else the machine does hits both.
+/// Real runs that go on at the same time: neighbours make a pair, and other work of the machine hits both.
 const AT_ONCE: u64 = 16;
 
 fn pairs(few: u64) -> u64 {

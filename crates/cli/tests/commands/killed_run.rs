@@ -46,11 +46,12 @@ kind = "soft_recovery"
 /// When to strike.
 #[derive(Clone, Copy)]
 enum Moment {
-    /// So many milliseconds after the first line of the test.
+    /// This many milliseconds after the first line of the test.
     InTest(u64),
     /// At the first line of the test, which may be over before it says one, and before the signal has come.
     AtOnce,
-    /// The test is over sooner than it says a line: so many milliseconds after it has opened a file that ends in this.
+    /// The test is over sooner than it says a line: this many milliseconds after it has opened a file that ends in
+    /// this.
     Opened(&'static str, u64),
 }
 

@@ -121,7 +121,7 @@ const MINUTE_NS: i64 = 60_000_000_000;
 /// The wall clock, the monotonic clock and the clock that counts suspends.
 const ALL_CLOCKS: &str = "0 1 7";
 
-/// A run whose clocks jump ends at once, says so, keeps why, and blames nobody.
+/// A run whose clocks jump ends at once, says so, keeps why, and says nothing about the storage.
 fn assert_ended_by_its_clock(ns: i64, said: &str) {
     let (folder, (status, stdout, stderr)) = moved(ns, ALL_CLOCKS);
     assert_eq!(status, 3, "{stdout}{stderr}");

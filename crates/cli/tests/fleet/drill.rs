@@ -101,7 +101,7 @@ impl Performed {
         assert!(compared.iter().all(|copy| copy.changed > 0), "{compared:?}");
     }
 
-    /// The epochs of a database in which somebody acknowledged.
+    /// The epochs of a database in which a host acknowledged.
     fn epochs(&self, database: usize) -> usize {
         self.reigns().keys().filter(|(of, _)| *of == database).count()
     }
@@ -199,7 +199,7 @@ fn process_with_copies(agent: u32) -> Option<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
 }
 
-/// A process with copies that nobody was to kill: the drill does not hide it, does not wait for it, and
+/// A process with copies that no failure was to kill: the drill does not hide it, does not wait for it, and
 /// compares what is left.
 #[test]
 fn a_process_with_copies_that_dies_is_named_at_once_and_the_copies_that_live_are_compared() {

@@ -96,7 +96,7 @@ fn four_hosts_carry_out_a_whole_campaign_and_one_report_adds_them_up() {
     let kept = fleet.run_folder().join("hosts/h3/run.db");
     assert!(kept.is_file(), "the evidence of each host is kept as it was sent");
 
-    // What another host has sent counts for nobody else.
+    // What another host has sent counts for that host only.
     std::fs::copy(fleet.run_folder().join("hosts/h2/run.db"), &kept).expect("copied");
     let again = fleet.resume(&["--nats-server", "nats-server"]);
     assert_eq!(again.wait(Duration::from_secs(60)), 1, "{}", fleet.all_logs());
@@ -294,7 +294,7 @@ fn credentials_that_other_users_can_read_draw_a_warning() {
     };
     said(&["fleet", "init", "fleet", "--hosts", "h1,h2,h3,h4", "--address", "127.0.0.1:1"]);
     let file = folder.path().join("fleet/controller.toml");
-    // Nobody listens there, so the run ends at once.
+    // No program listens there, so the run ends at once.
     let run = ["fleet", "run", "solution.toml", "--fleet", "fleet"];
     assert!(!said(&run).contains("warning: other users can use"));
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).expect("ours");

@@ -114,7 +114,7 @@ impl Cache {
                 None => return Err(Misfit { pgno: change.pgno, reason: "not in memory" }),
             };
             let slot = frames.get_mut(frame);
-            // What is made anew is whole, whatever the file had there.
+            // What is made anew is whole, independent of the file.
             slot.page_or_empty(self.0.page_bytes).apply(change, dbtime)?;
             slot.is_prepared &= !change.formats();
             frames.touch_new(frame, now_ns);

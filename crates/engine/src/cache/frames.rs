@@ -1,7 +1,7 @@
 //! The frames of the page cache: which page lies where, what is dirty since when, who may go.
 //!
-//! Pure state: no I/O, no waiting. Replacement is LRU-2 with a correlation interval, by sampling: of a few frames drawn
-//! at random the one whose second-last use is longest ago goes. That needs no list to be kept in order on every
+//! Pure state: no I/O, no waiting. Replacement is LRU-2 with a correlation interval, by sampling: of a few frames
+//! drawn at random the one whose second-last use is longest ago goes. That needs no list to be kept in order on every
 //! access, and pages used again and again (branches, hot leaves) practically never are the oldest of a sample.
 //!
 //! Where files pack pages ([`world::HostFile::pack`]), those that were not used recently are packed, so that a
@@ -182,8 +182,8 @@ pub(crate) struct Frames {
     pub(super) spare: SparePages,
     /// Those without bytes; `None` where each counts as a whole page.
     pub(super) unmade: Option<UnmadePages>,
-    /// Frames whose pages are ready for use, with their last use when they were queued; `None` where nothing is packed.
-    /// Frames that were freed meanwhile are stale.
+    /// Frames whose pages are ready for use, with their last use when they were queued; `None` where nothing is
+    /// packed. Frames that were freed meanwhile are stale.
     ready: Option<RefCell<VecDeque<(u32, u64)>>>,
 }
 
@@ -227,7 +227,7 @@ impl Frames {
         self.is_ready_from(frame, now_ns);
     }
 
-    /// The page in `frame` was read before anybody needed it.
+    /// The page in `frame` was read ahead.
     pub(crate) fn expect_use(&self, frame: u32, now_ns: u64) {
         self.uses_of(frame).expect_use(now_ns);
         self.is_ready_from(frame, now_ns);

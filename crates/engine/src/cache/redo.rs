@@ -217,7 +217,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Puts a page in the place of whatever there is, behind the last record that was replayed, which ends
+    /// Replaces the page, behind the last record that was replayed, which ends
     /// `at`; `None` if it is not in memory.
     pub(crate) fn put(&self, key: PageKey, page: PageBuf, at: LogPosition) -> Option<()> {
         let mut frames = self.0.frames.borrow_mut();

@@ -1,4 +1,5 @@
-//! The log of a passive copy: stretches that another host sends, kept in the files that an instance would have written.
+//! The log of a passive copy: stretches that another host sends, kept in the files that an instance would have
+//! written.
 //!
 //! Invariants
 //! 1. A stretch is durable, its file's name included, when [`LogStore::store`] returns.
@@ -176,7 +177,7 @@ impl LogStore {
         }
         (self.open, self.records) = (None, None);
         let current = self.names.current();
-        // From the end backwards: whatever a crash leaves is a log with a later end.
+        // From the end backwards: what a crash leaves is then a log with a later end.
         let is_open = |end: LogPosition| end > log_start(end.generation());
         let last = if is_open(self.end) { self.end.generation() } else { self.end.generation() - 1 };
         for generation in (to.generation()..=last).rev() {
@@ -454,8 +455,8 @@ fn first_of_chain(generations: &[u32]) -> u32 {
     first
 }
 
-/// Reads the log between two positions, at most to the end of the log in which the first lies, and checks it segment by
-/// segment; `until` is the beginning of one. `None` if that log is not there (any more).
+/// Reads the log between two positions, at most to the end of the log in which the first lies, and checks it segment
+/// by segment; `until` is the beginning of one. `None` if that log is not there (any more).
 pub(crate) async fn read_stretch(
     world: &World,
     names: &LogNames,

@@ -8,7 +8,7 @@
 //! 4. At a roll the old log has its archive name durably before the new one takes its place, and the new name is
 //!    durable before any record in it is promised. No order of lost names loses a closed log.
 //! 5. A flush closes the open segment, so no segment is ever rewritten and a torn write can only hit records
-//!    that nobody was promised. (The shadow segments of the format protect rewritten segments; a log written
+//!    that were not acknowledged. (The shadow segments of the format protect rewritten segments; a log written
 //!    this way has none.)
 //! 6. One write is under way at a time, and each of its segments names the first one. An opening needs that to tell
 //!    damage from a torn write (`edb::log`, `ending`).

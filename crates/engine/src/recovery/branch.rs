@@ -26,7 +26,7 @@ listed! {
         /// The file was shorter than the log says.
         FileLengthened,
         /// Space that the log adds, or that the trees do not know of, was there already: it was given up,
-        /// whatever it held.
+        /// independent of its old contents.
         NewSpaceCleared,
         /// A page that had failed its check got its image from the log.
         DamagedPageFromImage,

@@ -2,8 +2,8 @@
 //!
 //! A page checksum is a parity code: a torn write of regular data can pass it. So a page is never trusted because it
 //! verifies. The first record of the replayed range that holds the page as a whole (the image from before it became
-//! dirty, or a change that makes it anew) is its *base*, whatever the file has; what changed it earlier is in the base,
-//! and what changed it later is applied to the base.
+//! dirty, or a change that makes it anew) is its *base*, even if the file is newer; what changed it earlier is in the
+//! base, and what changed it later is applied to the base.
 //!
 //! Invariants
 //! 1. A page without a base in the range had all its changes of the range durably in the file when the

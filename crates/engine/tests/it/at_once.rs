@@ -129,7 +129,7 @@ fn nothing_is_written_behind_an_instance_that_was_abandoned() {
     });
 }
 
-/// Whoever lets go of a transaction has it undone; whoever closes the instance undoes what is open.
+/// A dropped transaction is undone; closing the instance undoes open ones.
 #[test]
 fn a_transaction_that_was_dropped_is_taken_back_once_while_the_instance_closes() {
     let (sim, world) = simulation(SlowDatabase::new(StorageOp::Read));
@@ -160,7 +160,7 @@ fn a_transaction_that_was_dropped_is_taken_back_once_while_the_instance_closes()
     });
 }
 
-/// New pages take room without waiting for it; whatever is over the limit leaves.
+/// New pages take room without waiting for it; pages over the limit leave.
 #[test]
 fn a_cache_that_only_grows_is_brought_back_to_its_size() {
     let (sim, world) = plain();
@@ -172,7 +172,7 @@ fn a_cache_that_only_grows_is_brought_back_to_its_size() {
     });
 }
 
-/// What closes an instance undoes what is open: nobody else's commit comes between.
+/// What closes an instance undoes what is open: no other commit comes between.
 #[test]
 fn a_transaction_that_goes_on_while_the_instance_closes_is_refused_and_taken_back() {
     let (sim, world) = simulation(SlowDatabase::new(StorageOp::Write));

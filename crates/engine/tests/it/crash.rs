@@ -2,7 +2,7 @@
 //! that are honest and on disks that lie.
 //!
 //! Honest: what is there afterwards is a prefix of the commits, and contains every commit that was acknowledged
-//! as durable. Lying: commits may be lost; no wrong row is returned but those that docs/faults.md says nobody
+//! as durable. Lying: commits may be lost; no wrong row is returned but those that docs/faults.md says no check
 //! notices. PROOFLOAD_SEEDS sets the number of seeds (500), PROOFLOAD_SEED runs one alone. A failure prints the
 //! line that repeats it.
 #![allow(clippy::print_stdout, reason = "tests say what they have counted")]
@@ -197,7 +197,7 @@ async fn roll_twice(instance: Instance) {
 }
 
 /// The process ends at each operation, between a write and its sync, too. What the next one finds it has to
-/// make durable before it builds on it: a power cut then loses everything that nobody has synced.
+/// make durable before it builds on it: a power cut then loses everything that is not synced.
 #[test]
 fn what_a_recovery_finds_survives_a_power_cut_wherever_the_process_before_has_ended() {
     let lose_all = || Faults { power_cut: PowerCut::lose_all(), ..Faults::default() };

@@ -217,7 +217,7 @@ fn recovery_goes_on_with_pages_that_have_left_its_memory() {
     });
 }
 
-/// The log says which deleted entries had been removed: nobody looks for them again.
+/// The log says which deleted entries had been removed: no search looks for them again.
 #[test]
 fn after_a_crash_nothing_is_cleaned_up_twice() {
     let (sim, world) = simulation();

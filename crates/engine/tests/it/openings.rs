@@ -1,5 +1,5 @@
 //! Each sync of an opening, aimed at alone. A process ends and leaves writes, sizes and names without a sync. The
-//! next process reads them, builds on them, and then the power fails: it takes what nobody has synced.
+//! next process reads them, builds on them, and then the power fails: it takes what is not synced.
 //!
 //! Each test fails when the one sync that it names is removed, and only then (docs/faults.md, "What happens without
 //! each sync"). Only syncs make anything durable, so a process ends, or the power fails, before each of them.

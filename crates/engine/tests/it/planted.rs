@@ -1,4 +1,4 @@
-//! The tests that go through many cases find bugs that nobody aims at: each planted bug makes a case of one of
+//! The tests that go through many cases find bugs at which they do not aim: each planted bug makes a case of one of
 //! them fail.
 //!
 //! `cargo test -p engine --features planted-bugs --test it planted:: -- --nocapture` prints which case finds each one.

@@ -1,7 +1,7 @@
 //! What the kernel writes when storage fails: one table, each entry with the file of the kernel that writes the
 //! message.
 //!
-//! A message of the table counts at whatever level the kernel logs it: some drivers report lost connections as
+//! A message of the table counts at every level: some drivers report lost connections as
 //! mere notices. Other messages count from a warning on if they come from a part of the kernel that is about
 //! storage ([`SUBSYSTEMS`]).
 //!
@@ -113,7 +113,7 @@ const MESSAGES: [Message; 68] = [
     error(&["cifs: vfs: ", " has not responded in "], "fs/smb/client/connect.c: server_unresponsive"),
 ];
 
-/// Parts of the kernel that are about storage: their warnings count, whatever they say.
+/// Parts of the kernel that are about storage: their warnings count.
 const SUBSYSTEMS: [&str; 15] = [
     "i/o error",
     "buffer i/o",
@@ -131,8 +131,8 @@ const SUBSYSTEMS: [&str; 15] = [
     "btrfs",
     "virtio_blk",
 ];
-/// Words so short that others hold them (data, preempt, amd/): they count where a word begins, and those of letters and
-/// digits alone where no letter follows (`ata1.00`).
+/// Words so short that others hold them (data, preempt, amd/): they count where a word begins, and those of letters
+/// and digits alone where no letter follows (`ata1.00`).
 const SUBSYSTEM_WORDS: [&str; 16] = [
     "ata", "libata", "sd ", "md/", "dm-", "mpt2sas", "mpt3sas", "mptbase", "mptsas", "mptspi", "raid",
     "jbd2", "xfs", "zfs", "nfs", "nfsd",

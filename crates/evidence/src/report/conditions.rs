@@ -259,7 +259,7 @@ impl Graded<'_> {
         )
     }
 
-    /// The loosest latency limit of the load tests. A limit that nobody published is one more, not a looser one.
+    /// The loosest latency limit of the load tests. An unpublished limit is one more, not a looser one.
     fn latency_limits(&self, rule: &Rule) -> Option<Found> {
         let Some(data) = self.rows else { return of_rows() };
         let loosest = |test: &TestReport| {

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. A point counts where the middle of its interval lies, so ticks that come a little early or late change nothing.
-//! 2. A measure of a host is taken from its host rows if it has any, else from its instances and databases: never both.
+//! 2. A measure of a host is taken from its host rows if it has any, else from its instances and databases: never
+//!    both.
 //! 3. A sample without an operation is a sample of zero.
 //! 4. A sample ends where the next begins, the last one where it was taken.
 
@@ -284,7 +285,7 @@ impl<'a> TestView<'a> {
         let count = all.len();
         let longest_ms = longest_ns as f64 / 1e6;
         // The percentile needs at least one operation beyond it to say anything that the maximum does not. Its
-        // rank is the least that leaves no more than one in so many above, in whole numbers: 0.9999 x 30,000 is
+        // rank is the least that leaves no more than one in this many above, in whole numbers: 0.9999 x 30,000 is
         // above 29,997 in f64.
         let at = |one_in: u64| {
             let rank = count - count / one_in;

@@ -24,7 +24,7 @@ pub fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
 pub fn open(path: &Path) -> Result<Connection, StoreError> {
     let sqlite = |error| explain(path, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    // A run that goes on has a log. Where nothing lies beside the file nobody changes it, and unless SQLite is
+    // A run that goes on has a log. Where nothing lies beside the file it does not change, and unless SQLite is
     // told so it makes a log and an index beside a file whose writer ended without its last step, and leaves
     // them there.
     let is_alone = |file: &PathBuf| ["-wal", "-journal"].iter().all(|ending| beside(file, ending).is_none());

@@ -1,7 +1,7 @@
 //! SQL over a `run.db`, read-only, with the packed series as views.
 //!
 //! Invariants
-//! 1. Nothing is written, whatever the query says: the file is opened read-only and SQLite's authorizer refuses every
+//! 1. No query writes anything: the file is opened read-only and SQLite's authorizer refuses every
 //!    action but reading, so `ATTACH`, `VACUUM INTO` and `PRAGMA` with a value are refused too.
 //! 2. A view decodes only the blocks of the sources that a query asks for.
 

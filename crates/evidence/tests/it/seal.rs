@@ -140,7 +140,7 @@ fn test_with_a_late_row_is_sealed_again() {
     assert_ne!(after(&path, "DELETE FROM event WHERE text = 'known only later'").broken, []);
 }
 
-/// Whoever seals a forged run again has no key: the signatures are gone or do not fit.
+/// A forger who seals a run again has no key: the signatures are gone or do not fit.
 #[test]
 fn signed_run_that_was_sealed_again_has_lost_its_signer() {
     let place = tempfile::tempdir().unwrap();

@@ -78,7 +78,7 @@ fn a_run_that_somebody_reads_to_its_end_and_beyond_keeps_all_of_it() {
         };
         closing.join().unwrap().unwrap();
         assert!(load(&path).unwrap().run.ended_ms.is_some(), "{name}");
-        // Whoever copies the file alone has everything.
+        // A copy of the file alone is complete.
         let copy = place.path().join("copy.db");
         std::fs::copy(&path, &copy).unwrap();
         assert!(load(&copy).unwrap().run.ended_ms.is_some(), "{name}");

@@ -119,7 +119,7 @@ impl Fleet {
         Server::start("nats-server", &self.folder()).unwrap()
     }
 
-    /// A server that was started does not hear at once, and whoever finds none gives up.
+    /// A server that was started does not hear at once, and a program that finds none gives up.
     pub fn wait_for_server(&self) {
         testkit::wait_for_listener(&format!("127.0.0.1:{}", self.port));
     }

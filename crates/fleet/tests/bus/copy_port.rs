@@ -130,7 +130,7 @@ fn credentials_of_a_fleet_open_the_port_on_a_real_network() {
     assert!(matches!(Members::new(&controller, &hosts(), drop), Err(CopyPortError::NoCertificate(_))));
     let (one, two) = (of("h1"), of("h2"));
     world::real::run(world::real::RealConfig::new("h"), |world| async move {
-        // Ports that nobody has just now.
+        // Ports that are free now.
         let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let addresses = BTreeMap::from([(HostId(1), free()), (HostId(2), free())]);
         let (at_one, heard_by_one, _) = open(&world, HostId(1), &one, addresses.clone()).await;
@@ -230,7 +230,7 @@ fn whoever_is_no_member_is_refused_and_it_is_said_once() {
             let before = (at_one.refused(), said.borrow().len());
             for _ in 0..2 {
                 let speak = async |credentials: Credentials, bytes: Vec<u8>| {
-                    // Whoever is refused may find out while it still speaks.
+                    // A refused peer may find out while it still speaks.
                     if let Ok(connection) = secured(&credentials).await {
                         let _ = connection.send(bytes).await;
                         stranger.sleep(SECOND).await;

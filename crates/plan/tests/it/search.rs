@@ -109,7 +109,7 @@ fn mistakes_in_a_catalogue_point_at_their_line() {
     }
 }
 
-/// A solution of so many sites with `servers` servers in each.
+/// A solution of this many sites with `servers` servers in each.
 fn sites(exchange: &str, sites: u32, servers: u32, mailboxes: u32, rest: &str) -> String {
     let mut text = format!(
         "[solution]\nname = \"t\"\nschema = 1\n[profile]\nexchange = \"{exchange}\"\nmailboxes = {mailboxes}\n\

@@ -30,7 +30,7 @@ fn outcomes(plan: &Plan, name: &str) -> Vec<String> {
     checks(plan, name).into_iter().map(|(outcome, _)| outcome).collect()
 }
 
-/// Servers in each of these sites with copies, and whatever `rest` adds.
+/// Servers in each of these sites with copies, and what `rest` adds.
 fn solution(sites: &[u32], copies: &[u32], profile: &str, dag: &str, rest: &str) -> String {
     let mut text = format!(
         "[solution]\nname = \"t\"\nschema = 1\n[profile]\nexchange = \"2016\"\n{profile}\n[dag]\n{dag}\n\
@@ -133,7 +133,7 @@ proptest! {
         if misses.is_empty() || symmetric {
             return Ok(());
         }
-        // Each server has room for so many.
+        // Each server has room for this many.
         for databases in 1..=(volumes * per_volume * servers / copies) {
             if let Ok(other) = with(&format!("databases = {databases}")) {
                 prop_assert!(

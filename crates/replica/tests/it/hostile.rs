@@ -137,7 +137,7 @@ fn strangers_and_other_versions_are_not_heard() {
         let whole = [frame(&hello(VERSION)), frame(ship)].concat();
         for bytes in [other_version, no_hello, noise, spoilt, whole] {
             let connection = stranger.connect("h:7000").await.unwrap();
-            // Whoever is refused may find the connection closed while it sends.
+            // A refused peer may find the connection closed while it sends.
             let _ = connection.send(bytes).await;
             stranger.sleep(Duration::from_millis(50)).await;
         }

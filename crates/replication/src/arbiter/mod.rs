@@ -1,7 +1,7 @@
 //! The arbiter: the only one that gives leases, and so the only one that decides which copy is active.
 //!
 //! Invariants
-//! 1. It gives an epoch to one start of one host, and never again. The number is on disk before anybody hears of it.
+//! 1. It gives an epoch to one start of one host, and never again. The number is on disk before a host hears of it.
 //! 2. While it has answered a renewal less than [`crate::arbiter_wait_ms`] ago, no other copy gets a lease,
 //!    unless the holder has said that it is not active any more, or its host has restarted.
 //! 3. An election begins with a fence: what a copy reports afterwards cannot be overtaken by the old active copy.

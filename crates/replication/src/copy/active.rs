@@ -1,4 +1,5 @@
-//! The active side: keep the lease, ship the log, acknowledge what may be acknowledged, remove logs that no copy needs.
+//! The active side: keep the lease, ship the log, acknowledge what may be acknowledged, remove logs that no copy
+//! needs.
 //!
 //! Under the lossless dial one passive copy, the *partner*, holds every commit before it is acknowledged. The
 //! arbiter knows who that is before anything is acknowledged on its word; while the partner changes, old and
@@ -237,7 +238,7 @@ impl Copy {
         let is_ours = active.epoch == epoch;
         let peer = active.peers.get_mut(&from).filter(|peer| is_ours && progress.life >= peer.life);
         let Some(peer) = peer else { return };
-        // A copy that claims more than we have is not in our history, whatever it says.
+        // A copy that claims more than we have is not in our history.
         if progress.end.is_some_and(|end| end > durable) {
             return;
         }

@@ -185,7 +185,7 @@ fn disk_failed() {
     let outcomes = layout.run("disk failed", &[(FAILURE_MS, fault)], 8_000);
     assert_no_loss(&outcomes);
     assert_short_outages(&outcomes);
-    // The arbiter is told: nobody waits for the lease.
+    // The arbiter is told: no host waits for the lease.
     assert!(outcomes[2].longest_outage_ms < timing().lease_ms);
     assert!(outcomes[2].to_full_redundancy_ms >= 1_000, "the copy had to be made anew");
 }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use evidence::report::Distribution;
 use results::batch_means::{Around, Confidence, Spread, confidence, ratio, stretches};
 
-/// What an alarm needs where so many figures are judged. Of equal runs each of them is worse by so much in one
+/// What an alarm needs for this many figures. Of equal runs each of them is worse by so much in one
 /// comparison of `20 x figures`, so at most one comparison in twenty raises a false alarm (Bonferroni).
 pub fn alarm(figures: usize) -> Confidence {
     confidence(1.0 - 2.0 * 0.05 / figures.max(1) as f64)
@@ -198,7 +198,7 @@ mod tests {
         assert!((5..=50).contains(&wrong), "{wrong} of 1000");
     }
 
-    /// Runs of a group differ by 10 %, whatever the noise inside of each.
+    /// Runs of a group differ by 10 %, apart from the noise inside each.
     #[test]
     fn groups_of_equal_runs_exclude_zero_at_most_once_in_twenty_and_find_a_real_difference() {
         let ratio = |samples: &[(f64, f64)]| {

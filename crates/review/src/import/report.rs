@@ -469,7 +469,7 @@ fn complete(test: &mut TestFigures) {
     };
     test.duration_s = test.duration_s.or(between(&test.start, &test.end));
     test.collection_s = test.collection_s.or(between(&test.collection_start, &test.collection_end));
-    // A run of more than 6 h is a stress run, whatever its title says.
+    // A run of more than 6 h is a stress run, also under another title.
     if test.kind == "performance" && known(test.collection_s).is_some_and(|seconds| seconds > 6.0 * 3600.0) {
         test.kind = "stress".to_owned();
     }

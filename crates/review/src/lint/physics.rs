@@ -1,4 +1,4 @@
-//! What no storage can do, whatever a report prints: figures whose unit slipped, and latencies below those of the
+//! Figures that no storage can have: figures whose unit slipped, and latencies below those of the
 //! drives.
 
 use super::{Findings, with};
@@ -87,7 +87,7 @@ fn littles_law(test: &TestFigures, reads: &Reads, threads: f64, findings: &mut F
 
 /// The least mean read latency of the drives that hold databases, and what they are.
 fn floor_ms(disks: &[DiskFigures]) -> Option<(f64, &'static str)> {
-    // Whatever takes reads counts: a tier and a read cache as well.
+    // Every part that serves reads counts: a tier and a read cache as well.
     let others = ["log", "restore", "spare", "reseed", "operating system", "transport", "backup"];
     let serves = |disk: &&DiskFigures| {
         let role = disk.role.to_lowercase();

@@ -503,7 +503,7 @@ fn disks_tested(name: &str, changes: &[(&str, &str)]) -> String {
     row[1].clone()
 }
 
-/// 14 volumes on each of seven hosts, whatever entries they are from; log volumes are not cut.
+/// 14 volumes on each of seven hosts, over all entries; log volumes are not cut.
 #[test]
 fn the_limit_of_volumes_per_host_goes_over_all_entries_for_databases() {
     let name = "dell-r740xd-10000.toml";

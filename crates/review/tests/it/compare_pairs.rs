@@ -176,7 +176,7 @@ fn compare_calls_equal_runs_different_at_most_once_in_twenty() {
              --fail-above 0: {alarms_at_all}",
             pairs()
         );
-        // 5 %, and two standard deviations of so many pairs.
+        // 5 %, and two standard deviations of this many pairs.
         let most = |of: f64| 0.05 * of + 2.0 * (0.05 * 0.95 * of).sqrt();
         assert!(wrong as f64 <= most(all as f64), "{window_s} s: {wrong} of {all} intervals exclude zero");
         assert!(alarms as f64 <= most(pairs() as f64), "{window_s} s: {alarms} false alarms");

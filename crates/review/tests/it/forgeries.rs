@@ -294,7 +294,7 @@ fn deleted_seals_are_found_and_a_run_that_was_sealed_again_is_not_signed() {
     );
     assert_eq!(signed(&without).map(|finding| finding.rule), Some("signature"));
 
-    // A whole run that somebody makes up agrees with itself. Only the signature is not to be had.
+    // A whole run that is made up agrees with itself. Only the signature is not to be had.
     let made_up = place.path().join("made-up");
     std::fs::create_dir(&made_up).unwrap();
     run_folder(&made_up, rows_of(&Shape::default()), None);

@@ -65,7 +65,7 @@ duration_s = 60
     )
 }
 
-/// Performs a drill that everybody's promises survive.
+/// Performs a drill in which every promise holds.
 fn passed(solution: &Solution, seed: u64) -> (SimulationOutcome, Vec<Row>) {
     let (simulated, rows) = perform(solution, seed);
     assert!(simulated.outcome.error.is_none(), "{:?}", simulated.outcome.error);
@@ -112,7 +112,7 @@ back_after_s = 20
 #[test]
 fn two_copies_survive_the_loss_of_a_host_without_loss() {
     let (simulated, rows) = passed(&solution("[2]", ONE_SITE, KILLED), 1);
-    // Two copies, lossless: until the host is back nobody can acknowledge with the survivor. Each database has
+    // Two copies, lossless: until the host is back no copy can acknowledge with the survivor. Each database has
     // a copy on the host.
     assert_longest_outage(&simulated, 20.0..45.0);
     assert_eq!(measured(&simulated, "drill_outage").len(), 3);
@@ -256,12 +256,13 @@ volume = "V"
 at_s = 50
 back_after_s = 2
 "#;
-    // So many changes that the first logs go.
+    // Enough changes for the first logs to go.
     let busy = text("[2]", ONE_SITE, failed_volume).replace("batches_per_s = 12", "batches_per_s = 60");
     passed(&parsed(&busy), 7);
 }
 
-/// What was deleted is cleared away after the last commit, so that log waits for nobody; copies are compared behind it.
+/// What was deleted is cleared away after the last commit, so that log waits for no user; copies are compared behind
+/// it.
 #[test]
 fn copies_are_compared_behind_what_the_active_one_has_done_by_itself() {
     for seed in 1..=6 {

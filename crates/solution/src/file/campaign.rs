@@ -51,7 +51,8 @@ pub struct Load {
     pub idle_factor: Option<f64>,
     /// Operations of a batch; by generation when not given.
     pub mix: Option<Mix>,
-    /// Copies of each database whose log reading is imitated, this one included; from `[copies]`, or 1, when not given.
+    /// Copies of each database whose log reading is imitated, this one included; from `[copies]`, or 1, when not
+    /// given.
     pub copies: Option<u32>,
 }
 
@@ -168,7 +169,7 @@ pub enum TestKind {
     BackupToDisk,
     /// Copies the backup back and replays the logs since. No test between the two may remove those logs.
     Restore,
-    /// Load without circular logging until every instance has so many logs, then an unclean stop.
+    /// Load without circular logging until every instance has this many logs, then an unclean stop.
     LogGeneration,
     /// Replays the logs.
     SoftRecovery,
@@ -234,7 +235,8 @@ pub struct Test {
     pub warmup_limit_s: Option<f64>,
     /// Logs to generate or to verify per instance; 500 (100 for 2003) when not given.
     pub logs: Option<u32>,
-    /// Volume that a backup goes to; beside each database when not given. A restore takes that of the backup before it.
+    /// Volume that a backup goes to; beside each database when not given. A restore takes that of the backup before
+    /// it.
     pub volume: Option<String>,
     /// Thresholds of this test only.
     pub thresholds: Option<ThresholdWishes>,
@@ -295,7 +297,7 @@ pub struct Fault {
     pub page: Option<u32>,
     /// Node of its replicated store that a host moves to, or that dies, from 1; the one after its own when not given.
     pub node: Option<u32>,
-    /// One in so many extents on a disk of a replicated store is bad; 1000 when not given.
+    /// One in this many extents on a disk of a replicated store is bad; 1000 when not given.
     pub one_in: Option<u64>,
     /// How many times as slow a disk becomes; 10 when not given.
     pub factor: Option<f64>,

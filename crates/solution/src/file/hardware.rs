@@ -217,7 +217,7 @@ pub struct Pool {
     /// Whether the I/O of the pool follows from its disks or from the array.
     #[serde(default)]
     pub io: PoolIo,
-    /// Volumes take room in chunks of so many KiB when they are first written (thin provisioning), for
+    /// Volumes take room in chunks of this many KiB when they are first written (thin provisioning), for
     /// simulated time; all of it from the start when not given.
     pub thin_chunk_kib: Option<u64>,
     /// Snapshots of its volumes, for simulated time; needs `thin_chunk_kib`.

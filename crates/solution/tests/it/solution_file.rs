@@ -396,7 +396,7 @@ fn every_key_is_in_the_documents() {
 }
 
 proptest::proptest! {
-    /// Whatever the text, the answer is a value or an error with a place inside the text.
+    /// For every text, the answer is a value or an error with a place inside the text.
     #[test]
     fn any_text_gives_an_answer(cut in 0..SMALL.len(), junk in "[\\[\\]{}=\"a-z0-9\\n .-]{0,12}") {
         let text = format!("{}{junk}{}", &SMALL[..cut], &SMALL[cut..]);

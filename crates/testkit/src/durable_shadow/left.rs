@@ -1,10 +1,11 @@
 //! The end of the process alone: the machine lives on, so the next process reads what was written, and a power
-//! cut that comes later still takes what nobody has synced, whoever wrote it.
+//! cut that comes later still takes what is not synced, independent of the writer.
 //!
 //! The real files hold what is durable, and nothing else. What is not goes into one file that the next
 //! process's shadow takes up ([`super::ShadowHost::take_up`]).
 //!
-//! Limits: the end comes at an event of the disk. A process that is killed otherwise loses what a power cut would take.
+//! Limits: the end comes at an event of the disk. A process that is killed otherwise loses what a power cut would
+//! take.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,4 @@
-//! A file of the shadow, whatever its name: the real file, and above it what has not been synced.
+//! A file of the shadow, independent of its name: the real file, and above it what has not been synced.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ const ATOM_BYTES: usize = 512;
 /// Number of pieces of a torn sync, with a pause after each.
 const PIECES: usize = 8;
 
-/// A file, whatever its name: the real file and the unsynced layers above it.
+/// A file, independent of its name: the real file and the unsynced layers above it.
 pub(super) struct Node {
     real: std::fs::File,
     layers: RefCell<Layers>,

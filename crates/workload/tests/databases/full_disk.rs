@@ -1,6 +1,6 @@
-//! A full disk ends in a clear error, not in damage: on small file systems of their own where they can be mounted; else
-//! the volume of the databases is full by a limit on the size of files, and a full log volume is left to the simulated
-//! world (`crates/engine/tests/it/full_volume.rs`).
+//! A full disk ends in a clear error, not in damage: on small file systems of their own where they can be mounted;
+//! else the volume of the databases is full by a limit on the size of files, and a full log volume is left to the
+//! simulated world (`crates/engine/tests/it/full_volume.rs`).
 
 #![allow(clippy::disallowed_methods, reason = "the disk under test is made by means of the system")]
 
@@ -22,7 +22,7 @@ const ROOT: &str = "PROOFLOAD_FULL_DISK";
 /// A version that the load itself never gives.
 const LAST_VERSION: u32 = 1 << 20;
 
-/// Nobody has to know.
+/// No caller has to know.
 struct Nobody;
 
 impl Witness for Nobody {

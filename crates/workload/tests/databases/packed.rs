@@ -1,4 +1,4 @@
-//! Pages that the cache has packed: whatever is done to a database, its files have the same bytes as without.
+//! Pages that the cache has packed: after every kind of operation, its files have the same bytes as without.
 
 use std::path::Path;
 use std::rc::Rc;

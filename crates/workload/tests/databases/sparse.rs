@@ -1,4 +1,4 @@
-//! A page known as its template and edits is the page of bytes that the edits make, whatever is asked of it.
+//! A page known as its template and edits is the page of bytes that the edits make, for every question.
 
 use std::rc::Rc;
 
@@ -248,7 +248,7 @@ proptest! {
         let mut decoded = vec![0x55; expected.len()];
         prop_assert_eq!(codec.decode(index, &encoded, &mut decoded), Some(()));
         prop_assert!(decoded == expected, "decoded bytes differ");
-        // A page that nobody changed is encoded as the template page.
+        // An unchanged page is encoded as the template page.
         let is_edited = page.outline() != &outline(&template, pgno) || edits > 0;
         prop_assert_eq!(codec.edited_version(&encoded), is_edited.then_some(page.outline().dbtime));
         let back = template.clone().decode(pgno, &encoded);

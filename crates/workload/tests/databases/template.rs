@@ -170,7 +170,7 @@ fn catalog_trees_and_space_of_an_template_are_whole() {
     }
 }
 
-/// A branch page of so many entries would do, and the root has to hold the space header besides.
+/// A branch page of this many entries would do, and the root has to hold the space header besides.
 #[test]
 fn trees_whose_top_level_just_fills_a_page_are_whole() {
     for (page_bytes, rows) in [(4096, 270 * 27), (8192, 543 * 55), (16384, 1086 * 110), (32768, 2178 * 222)] {

@@ -40,7 +40,7 @@ fn parse_change(text: &str) -> Option<Change> {
 pub struct Said {
     lines: Vec<String>,
     commits: Vec<Vec<Change>>,
-    /// So many of the commits must survive.
+    /// Number of commits that must survive.
     durable: usize,
     /// It came as far as the trigger, and still ran after the pause behind it.
     triggered: bool,
@@ -150,7 +150,7 @@ pub struct Totals {
     pub cuts: u64,
     commits: usize,
     durable_commits: usize,
-    /// Commits that survived although nobody had been told so.
+    /// Commits that survived although no user had been told so.
     commits_beyond: usize,
     log_generations: u64,
     logs_replayed: u32,

@@ -222,7 +222,7 @@ fn child() {
     });
 }
 
-/// Waits so many ticks, each at least as long as it should be.
+/// Waits this many ticks, each at least as long as it should be.
 pub async fn ticks(world: &World, count: u32) {
     for _ in 0..count {
         world.sleep(TICK).await;
@@ -268,7 +268,7 @@ impl Child<'_> {
         if self.task.mode == Mode::Begin {
             config.log_buffer_bytes = 8 << 10;
         }
-        // Whoever restores later keeps the logs since the backup.
+        // A later restore keeps the logs since the backup.
         config.circular_logging = self.task.mode != Mode::Backup;
         let instance = match self.task.mode {
             Mode::Follow => self.follow(&config).await,

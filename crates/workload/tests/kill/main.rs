@@ -40,7 +40,7 @@ fn aim(phase: Phase, event: DiskEvent, number: u64, later: u64) -> Aim {
     Aim { phase, cut: PowerCut { event, number, later, pieces: None }, process_only: false }
 }
 
-/// So many of a hundred pieces of this size survive.
+/// Number of a hundred pieces of this size survive.
 fn aim_pieces(
     phase: Phase,
     event: DiskEvent,
@@ -256,7 +256,7 @@ fn power_cuts_one_soon_after_the_other_lose_nothing() {
 }
 
 /// The machine lives on, so each process reads what the ones before it wrote. The power fails at last, and
-/// takes what nobody has synced, whoever wrote it.
+/// takes what is not synced, independent of the writer.
 #[test]
 fn processes_that_end_one_after_the_other_before_a_power_cut_lose_nothing() {
     let mut totals = Totals::default();
@@ -314,8 +314,8 @@ fn a_power_cut_while_the_instance_closes_loses_nothing() {
     assert!(campaign.totals.cuts >= 20, "{:?}", campaign.totals);
 }
 
-/// The source is unharmed, and the copy restores to the source's rows or cannot be opened; a restore that is cut off is
-/// made again by the next.
+/// The source is unharmed, and the copy restores to the source's rows or cannot be opened; a restore that is cut off
+/// is made again by the next.
 #[test]
 fn a_power_cut_during_a_backup_harms_nothing_and_half_a_copy_is_none() {
     let directory = scratch_dir();

@@ -81,7 +81,7 @@ impl Host for RealHost {
 
     fn sleep_until(&self, at: Time) -> LocalFuture<'static, ()> {
         match self.run.started.checked_add(Duration::from_nanos(at.ns)) {
-            // A timer that has expired would not let anybody else go first.
+            // A timer that has expired would not let other tasks go first.
             Some(deadline) if deadline <= Instant::now() => Box::pin(give_way()),
             Some(deadline) => Box::pin(compio::time::sleep_until(deadline)),
             None => Box::pin(std::future::pending()),

@@ -6,7 +6,7 @@
 //! Invariants
 //! 1. Reads see every completed change at once; only [`Contents::sync`] moves changes to the durable layer.
 //! 2. A sync covers exactly the changes that were complete when it was issued.
-//! 3. After a power cut each sector of a write that was not synced is old or new by the dice, whatever became of its
+//! 3. After a power cut each sector of a write that was not synced is old or new by the dice, also if a fault hit its
 //!    neighbours; the size is old or new independently of the data; synced data never change.
 //! 4. New space that nothing was written to may show stale bytes after a power cut, never before.
 //! 5. A unit kept in encoded form decodes to the very bytes written (checked in debug builds).

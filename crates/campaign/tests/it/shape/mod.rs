@@ -376,7 +376,7 @@ pub struct Aged {
     pub replayed: Option<Replayed>,
 }
 
-/// Drives one database for so many parts of a load of this length each, with a crash and a recovery behind the
+/// Drives one database for this many parts of a load of this length each, with a crash and a recovery behind the
 /// first and the last.
 pub async fn age(world: &World, setup: &Setup, part: Duration, parts: u32) -> Outcome<Vec<Aged>> {
     let mut stand = Stand::open(world, setup, 0, false).await?;

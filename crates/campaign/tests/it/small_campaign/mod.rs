@@ -189,7 +189,7 @@ pub fn failures(outcome: &CampaignOutcome) -> Vec<String> {
     failed.map(|verdict| format!("{} of {:?}: {:?}", verdict.rule, verdict.test, verdict.measured)).collect()
 }
 
-/// Asks for the end of the run when so many moments of a phase have been seen.
+/// Asks for the end of the run when this many moments of a phase have been seen.
 pub struct Impatient(pub &'static str, pub u32);
 
 impl Watcher for Impatient {

@@ -147,7 +147,7 @@ impl Carrier {
         while let Ok(length @ 20..) = (&self.ends[from]).read(&mut bytes) {
             let packet = &bytes[..length];
             let to = usize::from(packet[19]).wrapping_sub(1);
-            // IPv4 to one of the hosts; whatever else systems send by themselves goes nowhere.
+            // IPv4 to one of the hosts; other packets go nowhere.
             if packet[0] >> 4 == 4 && packet[16..19] == [10, 77, 0] && to < self.ends.len() {
                 self.carry(from, to, packet);
             }
@@ -189,7 +189,8 @@ fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-/// The answer to a TCP packet that ends its connection at the sender, as from a host that does not know the connection.
+/// The answer to a TCP packet that ends its connection at the sender, as from a host that does not know the
+/// connection.
 fn reset_of(packet: &[u8]) -> Option<Vec<u8>> {
     const TCP: u8 = 6;
     const RST: u8 = 4;

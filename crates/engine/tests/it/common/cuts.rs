@@ -82,7 +82,7 @@ fn ground_of(sequence: &[Operation]) -> Ground {
     sequence[0].ground()
 }
 
-/// Runs the sequence to its cut. A power cut that comes later takes all that nobody has synced.
+/// Runs the sequence to its cut. A power cut that comes later takes everything that is not synced.
 fn cut_off(
     grounds: &Grounds,
     sequence: &[Operation],
@@ -101,8 +101,8 @@ fn cut_off(
     Ok((sim, stage, undecided))
 }
 
-/// What a power cut takes that comes behind the end of a process: all that nobody has synced, or half of each write, in
-/// pieces that part the fields of a header.
+/// What a power cut takes that comes behind the end of a process: everything that is not synced, or half of each
+/// write, in pieces that part the fields of a header.
 fn later_power_cut(tears: bool) -> PowerCut {
     match tears {
         false => PowerCut::lose_all(),

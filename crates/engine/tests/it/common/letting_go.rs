@@ -15,7 +15,7 @@ use super::stage::{Ground, Grounds, Stage};
 /// Drops of one operation that may go wrong before it is tried no more.
 const FAILURES_MAX: usize = 10;
 
-/// Tasks that an open instance and an open passive copy have at most while nobody asks for anything.
+/// Tasks that an open instance and an open passive copy have at most while they are idle.
 pub struct Tasks {
     instance: usize,
     standby: usize,

@@ -87,7 +87,7 @@ async fn read_all(instance: &Instance, shape: Shape) -> engine::Result<Read> {
     Ok(read)
 }
 
-/// What the lies can have done to rows without anybody noticing.
+/// What the lies can have done to rows unnoticed.
 #[derive(Default)]
 struct Unnoticed {
     /// Pages whose newest write is not there, by database.

@@ -208,7 +208,7 @@ pub async fn polled<T>(times: u32, future: impl Future<Output = T>) -> Option<T>
         left -= 1;
         match future.as_mut().poll(cx) {
             Poll::Ready(value) => Poll::Ready(Some(value)),
-            // Without a poll left, the next wake would come for nobody.
+            // Without a poll left, the next wake would wake no task.
             Poll::Pending if left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }

@@ -68,11 +68,11 @@ pub struct Model {
     acknowledged: usize,
     /// Sessions end at this number of transactions.
     pub limit: u64,
-    /// Of ten changes, so many are deletes.
+    /// Number of deletes among ten changes.
     pub deletes: u64,
     /// Transactions always commit.
     pub never_rolls_back: bool,
-    /// All values that a change gave a row, whatever became of the transaction.
+    /// All values that a change gave a row, also in transactions that were rolled back.
     written: BTreeMap<RowName, Vec<Vec<u8>>>,
     /// Pages between which a change moved entries, with their database.
     pub links: Vec<(u8, Vec<u32>)>,

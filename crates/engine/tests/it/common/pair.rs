@@ -195,7 +195,7 @@ impl Pair<'_> {
         Ok(passive)
     }
 
-    /// A host loses its power, or its process ends alone: then a later power cut takes what nobody has synced.
+    /// A host loses its power, or its process ends alone: then a later power cut takes what is not synced.
     fn end_host(&mut self, host: usize) {
         match self.random.below(3) {
             0 => self.sim.kill(HOSTS[host]),

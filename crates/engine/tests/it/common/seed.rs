@@ -21,7 +21,7 @@ use super::{PAGE_BYTES, REDO, check_structure, create, shared};
 /// Transactions of a round before its fault, and at most after it.
 const BEFORE: u64 = 680;
 const AFTER: u64 = 220;
-/// Of ten changes, so many are deletes: trees grow, stay, and shrink.
+/// Number of deletes among ten changes: trees grow, stay, and shrink.
 const DELETES: [u64; 3] = [1, 2, 7];
 
 /// Ends the error of a seed whose load was too small.

@@ -1,4 +1,4 @@
-//! Log files that were removed, or whose headers were changed, while nobody had them open.
+//! Log files that were removed, or whose headers were changed, while they were closed.
 
 use edb::log::SEGMENT_BYTES;
 
@@ -30,7 +30,7 @@ pub fn remove_each_subset(grounds: &Grounds) -> (u32, u32, Vec<String>) {
         let removed: Vec<&String> =
             paths.iter().enumerate().filter(|(n, _)| subset >> n & 1 == 1).map(|(_, path)| path).collect();
         removed.iter().for_each(|path| files.remove(path));
-        // After a crash nobody has said how far the newest log reached (docs/faults.md).
+        // After a crash no header says how far the newest log reached (docs/faults.md).
         let newest_alone = removed.iter().all(|path| path.ends_with("/E00.log") || path.ends_with(".chk"));
         match open(grounds, &files, newest_alone) {
             Ok(true) => refused += 1,

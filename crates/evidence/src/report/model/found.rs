@@ -78,7 +78,7 @@ pub struct BackupRow {
     pub destination: Option<String>,
     /// Bytes read of the database.
     pub bytes: u64,
-    /// Bytes of the file that was read, when the backup began; null where nobody recorded them.
+    /// Bytes of the file that was read, when the backup began; null if not recorded.
     #[serde(default)]
     pub bytes_expected: Option<u64>,
     /// Bytes read by bytes expected.

@@ -243,7 +243,7 @@ impl CopyWork {
     }
 }
 
-/// Connections break and greetings come late where hosts die; nobody here may be refused for what he is.
+/// Connections break and greetings come late where hosts die; no host here may be refused.
 fn told(text: String) {
     eprintln!("{text}");
     let is_of_who =

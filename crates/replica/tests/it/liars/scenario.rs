@@ -403,7 +403,7 @@ pub async fn liars_change_nothing(ground: &Ground) {
     assert_eq!(scenario.status(ACTIVE).active_in, Some(Epoch(1)), "a member cannot depose the active copy");
     scenario.commit_and_follow().await;
 
-    // The host of the active copy is somebody else's now.
+    // The host of the active copy is another one now.
     scenario.honest.remove(&ACTIVE).expect("it was there").port.take();
     world.sleep(MS * 300).await;
     let liar_in_its_place = scenario.open_port(ACTIVE, |_, _| {}).await;

@@ -1,4 +1,5 @@
-//! Small solutions on modelled storage, with and without something that goes wrong and that the evidence does not name.
+//! Small solutions on modelled storage, with and without something that goes wrong and that the evidence does not
+//! name.
 
 use campaign::progress::{Progress, Watcher};
 use evidence::RunData;
@@ -69,7 +70,7 @@ pub fn solution(which: u32, seed: u64) -> Case {
 }
 
 impl Case {
-    /// So many times the load; the target of sessions stays.
+    /// Multiple of the load; the target of sessions stays.
     pub fn with_load(self, times: f64) -> Case {
         let target = if self.is_paced { self.target * times } else { self.target };
         Case { sessions: (f64::from(self.sessions) * times) as u32, target, ..self }

@@ -38,7 +38,7 @@ flush_stop_percent = 8
 /// set otherwise. The cache is so small that it does not come to hold the databases.
 #[derive(Clone)]
 pub struct Question {
-    /// Hosts on one array: `h`, or `h1` to so many.
+    /// Hosts on one array: `h`, or `h1` to this many.
     pub hosts: u32,
     pub load: String,
     pub disk: &'static str,

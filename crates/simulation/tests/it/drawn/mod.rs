@@ -39,7 +39,7 @@ pub fn draw(seed: u64) -> Drawn {
     let mut said = vec![layout, dial];
     let (mut events, mut at_s) = (String::new(), 5);
     for _ in 0..=below(3) {
-        // Two copies, and both of them in a site that is lost, serve nobody; that is no news.
+        // Two copies, and both of them in a site that is lost, serve no user; that is expected.
         let kinds = if sites > 1 { 4 } else { 3 };
         let kind = KINDS[below(kinds) as usize];
         let back_after_s = 2 + below(10);
