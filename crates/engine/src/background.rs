@@ -21,7 +21,7 @@ use crate::io::Counters;
 use crate::log::LogPosition;
 use crate::transactions::Change;
 
-/// Starts the tasks; they end when the instance stops or fails.
+/// Starts the background tasks of an instance; they end when it stops or fails.
 pub(crate) fn start(core: &Rc<Core>, counters: &Counters) -> Vec<Task<()>> {
     let world = &core.world;
     let (keeper, counters) = (core.clone(), counters.clone());
@@ -47,14 +47,14 @@ pub(crate) async fn open_checkpoint(core: &Core, counters: &Counters) -> Result<
     CheckpointFile::open(&core.world, &names.checkpoint(), core.log.signature(), counters).await
 }
 
-/// Waits for a roll, a second, or the stop.
+/// Waits for a log roll, a second, or the stop.
 async fn roll_or_second(core: &Core) {
     let rolled = core.rolled.wait();
     let second = core.world.sleep(Duration::from_secs(1));
     select(rolled, Box::pin(second)).await;
 }
 
-/// Moves the checkpoint about once a second and at each roll, and gives up logs that it no longer needs.
+/// Moves the checkpoint about once a second and at each log roll, and removes logs that it no longer needs.
 async fn keep_checkpoint(core: &Core, counters: &Counters) -> Result<()> {
     let mut file = open_checkpoint(core, counters).await?;
     while !core.stop.is_stopped() {
@@ -87,7 +87,7 @@ async fn keep_checkpoint(core: &Core, counters: &Counters) -> Result<()> {
     Ok(())
 }
 
-/// Writes pages that would hold the checkpoint back by more than its depth.
+/// Writes pages whose first change is further back in the log than the checkpoint depth.
 async fn keep_depth(core: &Core) {
     while !core.stop.is_stopped() {
         let due = |first_change: LogPosition| {
@@ -113,7 +113,7 @@ async fn keep_clean(core: &Core) -> Result<()> {
     Ok(())
 }
 
-/// Removes one deleted entry; false if none waits.
+/// Removes one deleted entry for good; false if none waits.
 pub(crate) async fn clean_up_one(core: &Core) -> Result<bool> {
     let next = {
         let transactions = core.transactions.borrow();

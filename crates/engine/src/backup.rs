@@ -26,20 +26,20 @@ use crate::log::LogPosition;
 use crate::pieces::{Known, PageFindings, PieceQueue, Pieces, Progress};
 use crate::signal::StopSignal;
 
-/// What a backup did.
+/// Result of a backup.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BackupReport {
-    /// What was found on the pages.
+    /// Findings on the pages.
     pub findings: PageFindings,
     /// Bytes read.
     pub bytes: u64,
     /// Bytes of the file when the backup began.
     pub bytes_there: u64,
-    /// Time it took.
+    /// Time that the backup took, s.
     pub seconds: f64,
-    /// The first log that a copy needs to be restored.
+    /// First log generation that a restore of the copy needs.
     pub first_generation: u32,
-    /// The last one.
+    /// Last log generation that a restore of the copy needs.
     pub last_generation: u32,
 }
 
@@ -83,7 +83,7 @@ async fn new_copy(core: &Core, database: &Database, path: &str) -> Result<IoFile
     Ok(copy)
 }
 
-/// Reads the database from end to end, and writes all but its header to `copy`.
+/// Reads the database from end to end, and writes everything but its header to `copy`.
 async fn read_through(
     core: &Core,
     db: u8,
@@ -148,7 +148,7 @@ async fn read_through(
     Ok(total)
 }
 
-/// Judges the zero pages that were found, and adds what keeps the trees from saying more.
+/// Judges the zero pages that were found, and adds damage that keeps the trees from telling more.
 async fn judge_zero(core: &Core, db: u8, used: &PagesInUse, findings: &mut PageFindings) -> Result<()> {
     let zero = std::mem::take(&mut findings.zero);
     let mut search = used.search_references(zero);
@@ -167,7 +167,7 @@ async fn judge_zero(core: &Core, db: u8, used: &PagesInUse, findings: &mut PageF
     Ok(())
 }
 
-/// Gives the copy, which has all its pages, its header and its name, durably.
+/// Completes the copy with its header and its name, durably.
 async fn complete(
     core: &Core,
     db: u8,

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::io::{Counters, IoFile};
 use crate::log::{LogPosition, Signature};
 
-/// The open checkpoint file.
+/// Open checkpoint file.
 pub(crate) struct CheckpointFile {
     file: IoFile,
     signature: Signature,
@@ -25,7 +25,7 @@ pub(crate) struct CheckpointFile {
 }
 
 impl CheckpointFile {
-    /// Opens the file, or makes it.
+    /// Opens the checkpoint file, or creates it.
     pub(crate) async fn open(
         world: &World,
         path: &str,
@@ -38,7 +38,7 @@ impl CheckpointFile {
         Ok(CheckpointFile { file, signature, written: LogPosition::default() })
     }
 
-    /// The last position written by this handle.
+    /// Position of the last write by this handle.
     pub(crate) fn written(&self) -> LogPosition {
         self.written
     }
@@ -55,7 +55,7 @@ impl CheckpointFile {
     }
 }
 
-/// Reads the checkpoint and says which copy it was (0 or 1); `None` if there is none, or neither copy is intact.
+/// Reads the checkpoint, and returns which copy it was (0 or 1); `None` if there is none, or neither copy is intact.
 pub(crate) async fn read(
     world: &World,
     path: &str,

@@ -27,16 +27,16 @@ use crate::log::reader::{LogContents, LogFiles};
 use crate::pieces::{Known, PageCheck, PageFindings, PieceQueue, Pieces, Progress};
 use crate::signal::StopSignal;
 
-/// How a file is read from end to end.
+/// Stream that reads a file from end to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamConfig {
-    /// Bytes per read.
+    /// Size of a read, bytes.
     pub read_bytes: u64,
-    /// Reads under way at once.
+    /// Number of reads at a time.
     pub depth: usize,
 }
 
-/// What is known of the template that a database was made of: the template itself, its number alone, or nothing.
+/// Knowledge of the template from which a database was created: the template, its identity, or nothing.
 #[derive(Clone, Copy)]
 pub struct MadeOf<'a> {
     template_id: Option<u64>,
@@ -45,8 +45,8 @@ pub struct MadeOf<'a> {
 }
 
 impl<'a> MadeOf<'a> {
-    /// With pages of which this says whether one holds what was written. The page checksum does not see sectors that
-    /// changed places where their parities are equal.
+    /// Adds a check of whole pages against what was written. The page checksum misses swapped sectors with equal
+    /// parities.
     pub fn written(self, is_sound: &'a dyn Fn(u32, PageRef<'_>) -> bool) -> MadeOf<'a> {
         MadeOf { is_sound: Some(is_sound), ..self }
     }
@@ -64,33 +64,33 @@ impl From<Option<u64>> for MadeOf<'_> {
     }
 }
 
-/// What a check of a database found.
+/// Result of the check of a database.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChecksumReport {
-    /// What was found.
+    /// Findings on the pages.
     pub findings: PageFindings,
     /// Bytes read.
     pub bytes: u64,
     /// Bytes of the file when the check began.
     pub bytes_there: u64,
-    /// Time it took.
+    /// Time that the check took, s.
     pub seconds: f64,
 }
 
-/// What a check of logs found.
+/// Result of the check of logs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LogChecksumReport {
-    /// Logs read.
+    /// Number of logs that were read.
     pub logs: u32,
-    /// Closed logs that were there.
+    /// Number of closed logs that existed.
     pub logs_there: u32,
-    /// Segments with a flipped bit that was corrected: generation, and how many.
+    /// Log generations with flipped bits that were corrected, and the number of their segments.
     pub corrected: Vec<(u32, u16)>,
-    /// Logs that are damaged or out of the chain: generation and what is wrong.
+    /// Log generations that are damaged or break the chain, and their damage.
     pub bad: Vec<(u32, String)>,
     /// Bytes read.
     pub bytes: u64,
-    /// Time it took.
+    /// Time that the check took, s.
     pub seconds: f64,
 }
 
@@ -166,20 +166,20 @@ pub async fn check_database<'a>(
     Ok(total)
 }
 
-/// What the trees of a closed database say of its pages. Those of one that was not closed say nothing: its pages may
-/// be of different ages.
+/// What the trees of a closed database say about its pages. Trees of an open one say nothing, because its pages may be
+/// of different ages.
 #[derive(Default)]
 struct Trees {
-    /// The header of the database, if it was closed.
+    /// Header of the database, if it was closed.
     closed: Option<DatabaseHeader>,
-    /// None of a database without a catalog, and if the catalog is damaged.
+    /// Pages that trees use; none without a catalog, or if the catalog is damaged.
     used: Option<PagesInUse>,
-    /// Zero pages that catalog and space trees cannot do without.
+    /// Zero pages that the catalog or space trees need.
     lost: BTreeSet<u32>,
-    /// Pages that are good by themselves and contradict the others, or are not in the file: they keep the trees from
-    /// saying which pages are in use.
+    /// Pages that pass their check and contradict others, or are not in the file, so that the trees cannot say which
+    /// pages are in use.
     contradictions: Vec<(u32, String)>,
-    /// The catalog is damaged.
+    /// Whether the catalog is damaged.
     is_unknown: bool,
 }
 
@@ -240,7 +240,7 @@ impl Trees {
         Ok(trees)
     }
 
-    /// Judges the zero pages that were found, and adds what keeps the trees from saying more.
+    /// Judges the zero pages that were found, and adds damage that keeps the trees from telling more.
     async fn settle(self, pieces: &Pieces<'_>, last: u32, findings: &mut PageFindings) -> Result<()> {
         let zero = std::mem::take(&mut findings.zero);
         if let Some(used) = self.used.filter(|_| !zero.is_empty()) {
@@ -272,7 +272,7 @@ async fn read_page(pieces: &Pieces<'_>, pgno: u32) -> Result<PageBuf> {
     pieces.file.read_one(IoClass::HousekeepingRead, offset, pieces.page_bytes).await
 }
 
-/// Looks for the end of the database. A damaged page on the way is a finding of its own, and ends the search.
+/// Searches for the end of the database. A damaged page on the way is a finding and ends the search.
 async fn find_end(pieces: &Pieces<'_>, last: u32) -> Result<Result<(), CutOff>> {
     let mut search = EndSearch::new(last);
     loop {
@@ -289,8 +289,8 @@ async fn find_end(pieces: &Pieces<'_>, last: u32) -> Result<Result<(), CutOff>> 
     }
 }
 
-/// Whether the current log has lost durable segments: its generation, and what is wrong. It is not counted with the
-/// closed logs, which must be whole. `before`: the records of those.
+/// Checks whether the current log has lost durable segments: its generation, and the damage. It does not count among
+/// the closed logs, which must be whole. `before`: records of those.
 async fn check_current(
     world: &World,
     names: &LogNames,

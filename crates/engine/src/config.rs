@@ -9,74 +9,73 @@ use crate::error::{Error, Result};
 use crate::io::Counters;
 use crate::signal::Dropped;
 
-/// An instance: one log stream and its databases.
+/// Configuration of an instance: one log stream and its databases.
 #[derive(Clone)]
 pub struct InstanceConfig {
-    /// Where the logs and the checkpoint lie. The directory exists.
+    /// Existing directory of the logs and the checkpoint.
     pub log_directory: String,
     /// First part of the names of log files: three characters, "E00".
     pub log_base: String,
-    /// Bytes per log file: 1 or 5 MiB; tests use less.
+    /// Size of a log file, bytes: 1 or 5 MiB; tests use less.
     pub log_bytes: u32,
-    /// Log kept in memory at most; half of it makes the writer write without being asked.
+    /// Size of the log buffer, bytes; when half of it is full, the writer writes without being asked.
     pub log_buffer_bytes: usize,
-    /// Remove logs that recovery no longer needs.
+    /// Whether logs are removed once recovery no longer needs them.
     pub circular_logging: bool,
-    /// Pages are written when the log has grown by this much since their first change.
+    /// Checkpoint depth, bytes: pages are written when the log has grown by this much since their first change.
     pub checkpoint_depth_bytes: u64,
-    /// Page size of all databases.
+    /// Size of a page of all databases, bytes.
     pub page_bytes: usize,
-    /// Cache memory for each attached database.
+    /// Cache memory for each attached database, bytes.
     pub cache_bytes_per_database: u64,
-    /// Share of the cache that has to be free or clean; below it pages are written out.
+    /// Share of the cache that must be free or clean; below it pages are written.
     pub flush_start: f64,
-    /// Share at which that stops.
+    /// Share of free or clean pages at which that stops.
     pub flush_stop: f64,
-    /// How an opening redoes the log that it finds.
+    /// Order of redo in an opening.
     pub redo: Redo,
-    /// Reads ahead of redo at most while logs are replayed in their order.
+    /// Largest number of reads ahead at a time during redo in log order.
     pub recovery_reads_outstanding: usize,
-    /// Counts the I/O on logs and checkpoint. A handle that is kept also shows what closing, or a failed opening, did.
+    /// Counters of I/O on logs and checkpoint. A kept handle also shows what closing, or a failed opening, did.
     pub log_counters: Counters,
-    /// The databases, numbered from 1 in this order. The order must stay the same while logs exist.
+    /// Databases, numbered from 1 in this order. The order must stay while logs exist.
     pub databases: Vec<DatabaseConfig>,
-    /// Instances and standbys that were opened with this configuration, or a clone of it, and dropped. The next
-    /// opening waits until they touch the files no more.
+    /// Instances and standbys with this configuration, or a clone of it, that were dropped. The next opening waits
+    /// until they no longer use the files.
     pub dropped: Dropped,
 }
 
-/// How an opening redoes the log.
+/// Order of redo in an opening.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Redo {
-    /// In the order of the log, on the thread of the instance, with the reads of the published recoveries.
+    /// In log order on the instance's thread, with the reads of published recoveries.
     #[default]
     InLogOrder,
-    /// In the order of the log only within a page: the pages are divided among the shards of the world, and each
-    /// reads, redoes and writes its own. A database whose codec stays on its thread
-    /// ([`PageCodec::elsewhere`]) is redone in the order of the log, and all others of the instance with it.
+    /// In log order only within a page: the pages are divided among the shards of the world, and each reads, redoes
+    /// and writes its own. If the codec of a database is bound to its thread ([`PageCodec::elsewhere`]), the whole
+    /// instance is redone in log order.
     ByPage,
 }
 
-/// One database of an instance.
+/// Configuration of one database of an instance.
 #[derive(Clone)]
 pub struct DatabaseConfig {
-    /// Its file.
+    /// Path of the database file.
     pub path: String,
-    /// How whole pages are written into the log; `None`: plainly.
+    /// Codec for whole pages in the log; `None`: plain.
     pub codec: Option<Rc<dyn PageCodec>>,
-    /// The template the file was created from, if its pages may arrive pristine.
+    /// Identity of the template from which the file was created, if its pages may be read without their bytes.
     pub template_id: Option<u64>,
-    /// The nodes of that template, so that its pages can be used without making their bytes. Needs the codec of
-    /// that template.
+    /// Nodes of that template, so that its pages can be used without their bytes. Needs the codec of that template.
     pub nodes: Option<Rc<dyn NodeFunction>>,
-    /// The file grows in steps of this many bytes.
+    /// Step by which the file grows, bytes.
     pub extension_bytes: u64,
-    /// Counts the I/O on the file, as `log_counters` do for the log.
+    /// Counters of I/O on the file, like `log_counters` for the log.
     pub counters: Counters,
 }
 
 impl InstanceConfig {
-    /// The settings of Exchange 2013 and later, with the databases still to be added.
+    /// Configuration of Exchange 2013 and later, without databases.
     pub fn new(log_directory: &str, page_bytes: usize) -> InstanceConfig {
         InstanceConfig {
             log_directory: log_directory.to_owned(),
@@ -97,7 +96,7 @@ impl InstanceConfig {
         }
     }
 
-    /// Segments per log file.
+    /// Number of segments per log file.
     pub(crate) fn segments(&self) -> Result<u16> {
         let segments = self.log_bytes as usize / world::SECTOR_BYTES;
         u16::try_from(segments).ok().filter(|segments| *segments >= 4).ok_or_else(|| {
@@ -107,7 +106,7 @@ impl InstanceConfig {
 }
 
 impl DatabaseConfig {
-    /// A database file without a template.
+    /// Configuration of a database file without a template.
     pub fn new(path: &str) -> DatabaseConfig {
         DatabaseConfig {
             path: path.to_owned(),

@@ -24,10 +24,10 @@ use crate::log::{LogPosition, POSITION_END};
 use crate::signal::{Poison, StopSignal};
 use crate::transactions::{Change, RowKey, Transactions};
 
-/// From here on a database takes no new change. What is left of its modification counter is for ends of what is open.
+/// Dbtime from which a database refuses new changes. The rest is for the ends of open transactions.
 const DBTIME_LAST: u64 = u64::MAX - (1 << 32);
 
-/// What else a durable commit needs than to be durable here.
+/// Additional condition of a durable commit, besides a durable log here.
 pub trait CommitGate {
     /// Waits until the commit that ends at `end`, and is durable here, may be acknowledged.
     ///
@@ -36,18 +36,18 @@ pub trait CommitGate {
     fn pass(&self, end: LogPosition) -> LocalFuture<'static, Result<()>>;
 }
 
-/// What came of a changing step.
+/// Result of an attempt of a changing step.
 enum Tried<T> {
-    /// It is logged and applied.
+    /// The step was logged and applied.
     Done(T),
-    /// The step has to be called again when this page has come.
+    /// The step must be called again when this page has arrived.
     Arriving(Notify),
     Stopped(Stop),
 }
 
-/// The shared state of an open instance.
+/// State that the parts of an open instance share.
 pub(crate) struct Core {
-    /// For work that goes on after its caller is gone.
+    /// Handle on itself, for work that goes on after its caller is dropped.
     me: Weak<Core>,
     pub(crate) world: World,
     pub(crate) config: InstanceConfig,
@@ -56,21 +56,21 @@ pub(crate) struct Core {
     pub(crate) log: Log,
     pub(crate) databases: Vec<Rc<Database>>,
     pub(crate) transactions: RefCell<Transactions>,
-    /// Ends the background tasks.
+    /// Stop signal of the background tasks.
     pub(crate) stop: StopSignal,
-    /// The log has rolled, or the instance is to stop.
+    /// Notified when the log has rolled, or the instance is to stop.
     pub(crate) rolled: Notify,
-    /// There is something to clean up, or the instance is to stop.
+    /// Notified when deleted entries wait for cleanup, or the instance is to stop.
     pub(crate) cleanup: Notify,
-    /// Holds durable commits up.
+    /// Gate that holds durable commits up.
     pub(crate) commit_gate: RefCell<Option<Rc<dyn CommitGate>>>,
-    /// Deleted entries that the cleaner has left in their tree.
+    /// Number of deleted entries that the cleaner has left in their tree.
     pub(crate) cleanups_given_up: Cell<u64>,
-    /// The instance is being closed: transactions of others are undone, and end in no other way.
+    /// Whether the instance is being closed: open transactions are rolled back, and cannot end otherwise.
     pub(crate) closing: Cell<bool>,
-    /// Where redo would begin after a crash now.
+    /// Log position at which redo would begin after a crash.
     pub(crate) durable_checkpoint: Cell<LogPosition>,
-    /// The bytes of the record being made.
+    /// Buffer for the record under construction.
     scratch: RefCell<Vec<u8>>,
 }
 
@@ -114,7 +114,7 @@ impl Core {
         found.ok_or_else(|| Error::Refused(format!("the instance has no database {id}")))
     }
 
-    /// Runs a reading step until every page it needs is in memory.
+    /// Runs a reading step, repeatedly, until every page that it needs is in memory.
     pub(crate) async fn read<T>(
         &self,
         db: u8,
@@ -142,7 +142,8 @@ impl Core {
         }
     }
 
-    /// Runs a changing step until it can be logged and applied. The step says what it gives besides its changes.
+    /// Runs a changing step, repeatedly, until it can be logged and applied. The step returns a result with its
+    /// changes.
     pub(crate) async fn change<T>(
         &self,
         db: u8,
@@ -176,8 +177,8 @@ impl Core {
         }
     }
 
-    /// Runs a changing step over the pages in memory, and logs and applies what it gives. No wait in here, so that the
-    /// changes are moved through no future.
+    /// Runs a changing step over the pages in memory, and logs and applies its changes. It contains no wait, so the
+    /// changes are not moved through a future.
     fn try_change<T>(
         &self,
         db: u8,
@@ -201,20 +202,19 @@ impl Core {
         Ok(Tried::Done(value))
     }
 
-    /// Fails once the instance is being closed: what comes then would not be undone, nor written.
+    /// Fails if the instance is being closed, because later changes would be neither undone nor written.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closing.get() { Err(Error::Refused("it is being closed".to_owned())) } else { Ok(()) }
     }
 
-    /// Fails if a new change of the database might meet the end of the space for log, or of numbers that are
-    /// never given twice.
+    /// Fails if a new change of the database could exhaust the space for log, or numbers that are given once.
     pub(crate) fn check_room(&self, db: u8) -> Result<()> {
         self.log.check_space()?;
         let database = self.database(db)?;
         if database.dbtime.get() < DBTIME_LAST { Ok(()) } else { Err(database.dbtimes_used_up()) }
     }
 
-    /// Invariant 1 of this module: no wait in here.
+    /// Logs and applies a mini-transaction. Invariant 1 of this module: it contains no wait.
     fn log_and_apply(&self, db: u8, mini: &mut MiniTransaction) -> Result<()> {
         if mini.changes.is_empty() && mini.undo.is_none() && !mini.compensates {
             return Ok(());
@@ -281,7 +281,7 @@ impl Core {
         Ok(())
     }
 
-    /// Adds a record that is about no page.
+    /// Appends a record that is about no page.
     pub(crate) fn append(&self, record: &LogRecord) -> LogPosition {
         let scratch = &mut *self.scratch.borrow_mut();
         scratch.clear();
@@ -289,7 +289,7 @@ impl Core {
         self.log.append(scratch).end
     }
 
-    /// What an operation's stop means to the caller. Damage in memory is the end of the instance.
+    /// Translates a stopped operation into an error for the caller. Damage in memory stops the instance.
     fn stopped(&self, db: u8, stop: Stop) -> Error {
         match stop {
             Stop::Conflict => Error::Conflict,
@@ -306,9 +306,8 @@ impl Core {
         Error::DamagedPage { path, pgno, reason: reason.to_owned() }
     }
 
-    /// Makes a database larger by at least `least_pages` in one piece. That goes on when the caller lets go of
-    /// it: an extension left half made would hold the checkpoint, and its header would still be on its way when
-    /// the next one is written.
+    /// Extends a database by at least `least_pages` in one piece. The extension goes on if the caller is dropped: an
+    /// unfinished one would hold the checkpoint back, and its header write could overlap the next.
     async fn extend(&self, db: u8, least_pages: u32) -> Result<()> {
         if self.stop.is_stopped() {
             return Err(Error::Refused("it is being closed".to_owned()));
@@ -356,15 +355,15 @@ impl Core {
         extended
     }
 
-    /// Says whether a page of the file, given its modification count, is another version than the one that was written
-    /// last. Of a page that is still to be written the file may have any.
+    /// Returns a check whether a page of the file, by its dbtime, is another version than the last one written. A page
+    /// that is still to be written may have any version.
     pub(crate) fn is_other_version(&self, db: u8) -> impl Fn(u32, u64) -> bool {
         let map = self.databases[usize::from(db) - 1].flush_map.clone();
         let cache = self.cache.clone();
         move |pgno, dbtime| map.contradicts(pgno, dbtime) && !cache.is_unwritten(PageKey { db, pgno })
     }
 
-    /// The position at which redo would have to begin now.
+    /// Log position at which redo would have to begin now.
     pub(crate) fn checkpoint_position(&self) -> LogPosition {
         let tip = self.log.tip();
         if planted!(CheckpointTooEarly) {
@@ -378,13 +377,13 @@ impl Core {
 
 /// Assertions of design invariants 2 and 4. Files and disks cannot make them fail.
 impl Core {
-    /// Redo from `position` on finds all that the files may lack.
+    /// Asserts that redo from `position` on finds every change that the files may lack.
     pub(crate) fn assert_redo_may_begin(&self, position: LogPosition) {
         let oldest = self.checkpoint_position();
         assert!(position <= oldest, "redo would begin at {position:?}, and {oldest:?} is needed");
     }
 
-    /// The files hold every change, and no transaction is open: the log is not needed.
+    /// Asserts that the files hold every change and no transaction is open, so that the log is not needed.
     pub(crate) fn assert_all_written(&self) {
         self.cache.assert_all_written();
         assert!(self.transactions.borrow().open_ids().is_empty(), "a transaction is open");

@@ -15,12 +15,12 @@ use crate::io::{Counters, IoFile};
 use crate::pieces::{PieceQueue, Progress};
 use crate::signal::StopSignal;
 
-/// Bytes per write; large enough for any device to reach its sequential speed.
+/// Size of a write, bytes; large enough for the sequential speed of any device.
 const WRITE_BYTES: u64 = 1 << 20;
-/// Writes under way at once.
+/// Number of writes at a time.
 const DEPTH: usize = 8;
 
-/// Writes the template to the new file `path`, or gives it to a storage that can serve it without being written.
+/// Writes the template to the new file `path`, or passes it to a storage that serves it without writes.
 ///
 /// # Errors
 /// If the file exists, cannot be written, or the stop came (what was written is removed then).
@@ -85,7 +85,7 @@ fn stretch_of(template: &dyn TemplatePages, offset: u64, len: usize) -> PageBuf 
     made.expect("it was written")
 }
 
-/// The directory that a path lies in.
+/// Directory of a path.
 pub(crate) fn directory_of(path: &str) -> &str {
     match path.rsplit_once('/') {
         Some(("", _)) => "/",

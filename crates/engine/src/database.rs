@@ -27,7 +27,7 @@ use crate::header;
 use crate::io::{Counters, IoFile};
 use crate::log::{LogPosition, LogTime, POSITION_END, Signature};
 
-/// A database of an open instance.
+/// Database of an open instance.
 pub(crate) struct Database {
     pub(crate) id: u8,
     pub(crate) file: IoFile,
@@ -37,21 +37,21 @@ pub(crate) struct Database {
     codec: Option<Rc<dyn PageCodec>>,
     pub(crate) template_id: Option<u64>,
     template: Option<Rc<Template>>,
-    /// The header was not intact when the file was opened.
+    /// Whether the header was damaged when the file was opened.
     pub(crate) header_from_shadow: bool,
     pub(crate) extension_bytes: u64,
-    /// Value of the modification counter; each mini-transaction takes the next.
+    /// Highest dbtime in use; each mini-transaction takes the next.
     pub(crate) dbtime: Cell<u64>,
-    /// Pages that the trees know of; the file may be longer.
+    /// Number of pages that the trees know; the file may be longer.
     pub(crate) pages: Cell<u32>,
-    /// The last page that background maintenance has come to; the next writing of the header takes it along.
+    /// Last page that background maintenance has reached; the next header write stores it.
     pub(crate) scanned_to: Cell<u32>,
-    /// One extension at a time: taken by who extends.
+    /// Whether an extension is in progress; there is one at a time.
     extending: Cell<bool>,
     extended: world::sync::Notify,
-    /// The oldest record of a new length that may not be durable.
+    /// Oldest record of a new length that may not be durable yet.
     pub(crate) length_logged: Cell<LogPosition>,
-    /// Taken out while it is being written: one writer at a time.
+    /// Header; `None` while it is being written, so that there is one writer at a time.
     header: RefCell<Option<DatabaseHeader>>,
     header_free: world::sync::Notify,
     page_bytes: usize,
@@ -94,7 +94,7 @@ impl Database {
         }))
     }
 
-    /// Appends what the coding makes of a page; a page known without its bytes is not asked for them.
+    /// Appends a page in its coding, without making the bytes of a page that has none.
     pub(crate) fn encode_page(&self, pgno: u32, page: &CachedPage, out: &mut Vec<u8>) {
         let page = match page {
             CachedPage::Sparse(page) => {
@@ -119,12 +119,12 @@ impl Database {
         cache.attach(self.id, cached, cache_bytes);
     }
 
-    /// A copy of the header as it is now.
+    /// Copy of the present header.
     pub(crate) async fn header(&self) -> DatabaseHeader {
         self.take_header().await.clone()
     }
 
-    /// The next value of the modification counter.
+    /// Takes the next dbtime.
     ///
     /// # Errors
     /// If there is none.
@@ -162,7 +162,7 @@ impl Database {
         self.extended.wait().await;
     }
 
-    /// Waits until no task changes the file's length or its header.
+    /// Waits until no task changes the file's length or header.
     pub(crate) async fn idle(&self) {
         while self.extending.get() {
             self.extended().await;
@@ -183,7 +183,7 @@ impl Database {
         self.update_header(|header| header.detach(position, time)).await
     }
 
-    /// Makes the file at least `pages` pages long; the length is durable when the file has been synced. Returns
+    /// Extends the file to at least `pages` pages. The length is durable once the file has been synced. Returns
     /// whether it was shorter.
     pub(crate) async fn lengthen_file(&self, pages: u32) -> Result<bool> {
         let bytes = (u64::from(pages) + 2) * self.page_bytes as u64;
@@ -194,8 +194,8 @@ impl Database {
         Ok(is_short)
     }
 
-    /// Gives up what lies behind the first `pages` pages; that it is gone is durable when the file has been
-    /// synced. Returns whether there was something.
+    /// Cuts the file to `pages` pages. The cut is durable once the file has been synced. Returns whether the file was
+    /// longer.
     pub(crate) async fn cut_file(&self, pages: u32) -> Result<bool> {
         let bytes = (u64::from(pages) + 2) * self.page_bytes as u64;
         let is_long = self.file.file().size().await? > bytes;
@@ -215,7 +215,7 @@ impl Database {
     }
 }
 
-/// The turn to extend a file, given back when it is dropped.
+/// Turn to extend a file; returned when dropped.
 pub(crate) struct Extending<'a>(&'a Database);
 
 impl Drop for Extending<'_> {
@@ -225,7 +225,7 @@ impl Drop for Extending<'_> {
     }
 }
 
-/// The header, taken to be read or written; it goes back when it is dropped.
+/// Header taken for reading or writing; returned when dropped.
 struct TakenHeader<'a> {
     database: &'a Database,
     header: Option<DatabaseHeader>,
@@ -254,14 +254,14 @@ impl Drop for TakenHeader<'_> {
     }
 }
 
-/// The template database, if its pages can be used without making their bytes.
+/// Template database, if its pages can be used without their bytes.
 fn template(config: &DatabaseConfig) -> Option<Rc<Template>> {
     let (nodes, codec) = (config.nodes.clone()?, config.codec.clone()?);
     let is_own = config.template_id.is_some() && codec.template_id() == config.template_id;
     is_own.then(|| Rc::new(Template { nodes, codec }))
 }
 
-/// How whole pages are written into the log.
+/// Coding of whole pages in the log.
 pub(crate) fn coding(config: &DatabaseConfig, page_bytes: usize) -> Rc<dyn PageCoding> {
     match &config.codec {
         Some(codec) => Rc::new(CodecCoding { codec: codec.clone(), page_bytes }),

@@ -1,13 +1,13 @@
 //! What an instance can answer instead of a result.
 
-/// A failed engine operation.
+/// Error of an engine operation.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file operation failed.
     #[error(transparent)]
     World(#[from] world::Error),
-    /// Another open transaction changed the row first; roll back and try again.
+    /// Another open transaction changed the row first: roll back and try again.
     #[error("another transaction has changed this row and is still open")]
     Conflict,
     /// A row with this key exists.
@@ -16,33 +16,33 @@ pub enum Error {
     /// There is no row with this key.
     #[error("there is no row with this key")]
     NotFound,
-    /// A database page is not what the engine wrote there.
+    /// A database page failed a check.
     #[error("page {pgno} of {path} is damaged: {reason}")]
     DamagedPage {
-        /// Database file.
+        /// Path of the database file.
         path: String,
         /// Page number.
         pgno: u32,
-        /// What the check found.
+        /// Result of the check.
         reason: String,
     },
-    /// A header, a checkpoint or a log is not what the engine wrote there.
+    /// A header, checkpoint or log failed a check.
     #[error("{path} is damaged: {reason}")]
     DamagedFile {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What the check found.
+        /// Result of the check.
         reason: String,
     },
-    /// A log generation that recovery or a database needs is not there.
+    /// A log generation that recovery or a database needs is missing.
     #[error("log generation {generation} in {directory} is needed but missing")]
     MissingLog {
         /// The log directory.
         directory: String,
-        /// Its number.
+        /// Number of the missing generation.
         generation: u32,
     },
-    /// The log ends before where an instance left it.
+    /// The log ends before the place where an instance left it.
     #[error(
         "the log in {directory} ends before generation {generation}, segment {segment}, up to which it was durable when the last \
          run left it for recovery: put the log files back, or remove the databases with `proofload clean` and make new ones"
@@ -50,21 +50,22 @@ pub enum Error {
     LogCutOff {
         /// The log directory.
         directory: String,
-        /// Where it ended.
+        /// Generation in which the log ends.
         generation: u32,
-        /// Where in that generation.
+        /// Segment of that generation at which it ends.
         segment: u16,
     },
-    /// A closed database lacks changes of its log stream.
+    /// A closed database is not the one that its log closed last.
     #[error(
         "{path} is not the database that its log stream closed: it was replaced by another file or by an older copy of itself; \
          put the right file back, or remove the databases with `proofload clean` and make new ones"
     )]
     NotAsLeft {
-        /// The file.
+        /// Path of the database file.
         path: String,
     },
-    /// There is no space for the next log. What is open can still be committed or rolled back, and the instance closed.
+    /// The volume has no space for the next log. Open transactions can still be committed or rolled back, and the
+    /// instance can be closed.
     #[error(
         "no space for the next log in {directory}: close the instance, make room there, and open it again"
     )]
@@ -72,18 +73,18 @@ pub enum Error {
         /// The log directory.
         directory: String,
     },
-    /// Numbers that are never given twice are used up, or nearly. What is open can still be committed or rolled
-    /// back, and the instance closed.
+    /// Numbers that are given once are used up, or nearly. Open transactions can still be committed or rolled back,
+    /// and the instance can be closed.
     #[error("the {what} of {of} are used up: {remedy}")]
     NumbersUsedUp {
-        /// Which numbers.
+        /// Kind of the numbers.
         what: &'static str,
-        /// The log directory or the database.
+        /// Log directory or database with these numbers.
         of: String,
-        /// What gives new ones.
+        /// Remedy that gives new numbers.
         remedy: &'static str,
     },
-    /// What was asked for contradicts the state of the instance or its files.
+    /// The request contradicts the state of the instance or its files.
     #[error("{0}")]
     Refused(String),
     /// An earlier failure stopped the instance for good.
@@ -97,7 +98,7 @@ impl Error {
         Error::NumbersUsedUp { what: "log generations", of: directory.to_owned(), remedy }
     }
 
-    /// Whether a read met the end of its file.
+    /// Whether a read passed the end of its file.
     pub(crate) fn is_short_read(&self) -> bool {
         matches!(self, Error::World(error) if error.kind == world::ErrorKind::ShortRead)
     }

@@ -29,19 +29,19 @@ use crate::log::reserve::is_no_space;
 use crate::log::{LogPosition, Signature};
 use crate::page_table::PageTable;
 
-/// Bytes per read of the file.
+/// Size of a read of the file, bytes.
 const READ_BYTES: u64 = 1 << 20;
-/// Most bytes of a journal that is not written anew.
+/// Size up to which a flush map is not rewritten, bytes.
 const JOURNAL_BYTES: usize = 1 << 20;
-/// Most times that a journal may be as long as its entries need before it is written anew.
+/// Factor by which a flush map may exceed the size of its entries before it is rewritten.
 const JOURNAL_TIMES: usize = 4;
 
-/// Path of the flush map of the database at `path`: its name with the end `jfm`, as the genuine engine names it.
+/// Path of the flush map of the database at `path`: its name with the extension `jfm`, as in the genuine engine.
 pub fn flush_map_path(path: &str) -> String {
     format!("{}.jfm", path.strip_suffix(".edb").unwrap_or(path))
 }
 
-/// Most bytes that the flush map of a database of this many pages takes, but for a frame.
+/// Upper bound of the size of the flush map of a database with this many pages, without one frame, bytes.
 pub fn flush_map_bytes_max(pages: u64) -> u64 {
     (JOURNAL_BYTES as u64).max((JOURNAL_TIMES * ENTRY_BYTES) as u64 * pages)
 }
@@ -56,22 +56,22 @@ pub(crate) async fn remove(world: &World, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// The flush map of one database. Cloning gives another handle on the same one.
+/// Flush map of one database. Clones share it.
 #[derive(Clone)]
 pub(crate) struct FlushMap(Rc<Inner>);
 
 struct Inner {
     world: World,
-    /// Of the database, as its signature.
+    /// Path of the database, as its signature.
     path: String,
     signature: Signature,
     counters: Counters,
     versions: RefCell<Versions>,
-    /// The map is kept: the database is one of an instance, and the volume had room for the map.
+    /// Whether the map is kept: the database belongs to an instance, and the volume had room.
     is_kept: Cell<bool>,
-    /// Pages are compared with it: redo has noted all changes.
+    /// Whether pages are compared with the map: redo has noted all changes.
     is_complete: Cell<bool>,
-    /// The file, as far as it is written; `None` if there is none that can be used.
+    /// File of the map as far as it is written; `None` if none can be used.
     file: RefCell<Option<MapFile>>,
 }
 
@@ -80,11 +80,11 @@ struct MapFile {
     log: Signature,
     position: LogPosition,
     end: Journal,
-    /// Bytes that its entries need.
+    /// Size that its entries need, bytes.
     needed: usize,
 }
 
-/// The versions of pages.
+/// Versions of pages.
 #[derive(Default)]
 struct Versions {
     since: u64,
@@ -92,14 +92,14 @@ struct Versions {
     /// Pages that changed since the last frame.
     changed: PageTable,
     framed: Framed,
-    /// The last page that is known.
+    /// Last page with a known version.
     last: u32,
 }
 
-/// The versions that the frames hold, in the smaller form.
+/// Versions that the frames contain, as a table or a map, whichever is smaller.
 enum Framed {
     Few(PageTable),
-    /// By page number; 0 is none.
+    /// Table by page number; 0: no entry.
     All(Vec<u16>),
 }
 
@@ -117,7 +117,7 @@ impl Framed {
         }
     }
 
-    /// `last`: of all pages that are known.
+    /// Sets the version of a page. `last`: last page with a known version.
     fn set(&mut self, pgno: u32, version: u16, last: u32) {
         let pages = last as usize + 1;
         if let Framed::Few(table) = self
@@ -136,7 +136,7 @@ impl Framed {
         }
     }
 
-    /// By page number.
+    /// Entries by page number.
     fn entries(&self) -> Vec<(u32, u16)> {
         match self {
             Framed::Few(table) => sorted(table),
@@ -175,13 +175,13 @@ impl Versions {
     }
 }
 
-/// Changes that the file does not have yet.
+/// Changes that the file of the map does not contain yet.
 pub(crate) struct Frame {
     position: LogPosition,
     entries: Vec<(u32, u16)>,
 }
 
-/// The file of the map of the database at `path`, and what it holds.
+/// Reads the flush map of the database at `path`.
 async fn read(world: &World, path: &str, counters: &Counters) -> Result<Option<(IoFile, Vec<u8>)>> {
     let path = flush_map_path(path);
     if world.entry(&path).await?.is_none() {
@@ -198,7 +198,7 @@ async fn read(world: &World, path: &str, counters: &Counters) -> Result<Option<(
     Ok(Some((file, bytes)))
 }
 
-/// What the map of the closed database at `path` tells of its pages.
+/// Flush map of the closed database at `path`, for checks.
 pub(crate) async fn of_closed(
     world: &World,
     path: &str,
@@ -210,7 +210,7 @@ pub(crate) async fn of_closed(
 }
 
 impl FlushMap {
-    /// Of the database at `path`. Nothing is kept before [`Self::load`].
+    /// Flush map of the database at `path`; keeps nothing before [`Self::load`].
     pub(crate) fn new(world: &World, path: &str, signature: Signature, counters: &Counters) -> FlushMap {
         FlushMap(Rc::new(Inner {
             world: world.clone(),
@@ -224,7 +224,7 @@ impl FlushMap {
         }))
     }
 
-    /// Reads the file. What changes from now on is noted. Says why a map is not used that is there.
+    /// Reads the file and starts to note changes. Returns why an existing map is not used.
     pub(crate) async fn load(&self, header: &DatabaseHeader) -> Result<Option<String>> {
         let Inner { world, path, counters, .. } = &*self.0;
         self.0.is_kept.set(true);
@@ -255,8 +255,8 @@ impl FlushMap {
         Ok(refused)
     }
 
-    /// Redo, if the database needed it, has noted every change up to `log_end`. From now on pages are compared with the
-    /// map. Says why a map is not used that is there.
+    /// Notes that redo, if it was needed, has noted every change up to `log_end`. From now on pages are compared with
+    /// the map. Returns why an existing map is not used.
     pub(crate) async fn complete(&self, log_end: Option<LogPosition>, dbtime: u64) -> Result<Option<String>> {
         let is_newer = |map: &MapFile| log_end.is_some_and(|end| map.position > end);
         let is_behind = self.0.file.borrow().as_ref().is_some_and(is_newer);
@@ -279,7 +279,7 @@ impl FlushMap {
         Ok(is_behind.then(|| "it is newer than the end of the log: log writes were lost".to_owned()))
     }
 
-    /// Page `pgno` has this modification count from now on.
+    /// Sets the dbtime of page `pgno`.
     #[inline]
     pub(crate) fn note(&self, pgno: u32, dbtime: u64) {
         if self.0.is_kept.get() {
@@ -294,7 +294,7 @@ impl FlushMap {
         is_compared && self.0.versions.borrow().contradict(pgno, dbtime)
     }
 
-    /// What changed since the last frame, up to `position`, the end of the log.
+    /// Takes the changes since the last frame, up to `position`, the end of the log.
     pub(crate) fn cut(&self, position: LogPosition) -> Frame {
         let mut versions = self.0.versions.borrow_mut();
         let entries = sorted(&std::mem::take(&mut versions.changed));
@@ -302,13 +302,13 @@ impl FlushMap {
         Frame { position, entries }
     }
 
-    /// Makes a frame that names changes durable, before the checkpoint passes them.
+    /// Writes a frame with the changes durably, before the checkpoint passes them.
     pub(crate) async fn write_changes(&self, frame: Frame, log: Signature) -> Result<()> {
         if frame.entries.is_empty() { Ok(()) } else { self.write(frame, log).await }
     }
 
-    /// Makes a frame durable; the log is durable up to its position. A map that finds its volume full is given up: the
-    /// instance goes on without it.
+    /// Writes a frame durably; the log is durable up to its position. If the volume is full, the map is given up and
+    /// the instance goes on without it.
     pub(crate) async fn write(&self, frame: Frame, log: Signature) -> Result<()> {
         if !self.0.is_kept.get() {
             return Ok(());
@@ -336,7 +336,7 @@ impl FlushMap {
         remove(world, path).await
     }
 
-    /// Writes all that the frames hold to a file of its own, which takes the place of the one that is there.
+    /// Rewrites all entries into a new file, which replaces the old one.
     async fn write_anew(&self, position: LogPosition, log: Signature) -> Result<MapFile> {
         let Inner { world, path, counters, signature, versions, .. } = &*self.0;
         let (path, unfinished) = (flush_map_path(path), format!("{}.new", flush_map_path(path)));
@@ -372,7 +372,7 @@ impl MapFile {
         self.file.write(IoClass::HousekeepingWrite, offset as u64, page).await
     }
 
-    /// Adds a frame, durably. After a failure the journal is not used any more.
+    /// Appends a frame durably. After a failure the file is not used any more.
     async fn append(mut self, frame: &Frame) -> Result<MapFile> {
         for (position, entries) in parts(&frame.entries, (self.position, frame.position)) {
             let offset = self.end.bytes as u64;
@@ -384,7 +384,7 @@ impl MapFile {
     }
 }
 
-/// The entries of each frame. Only the last one has all changes up to the new position.
+/// Divides entries into frames. Only the last frame has the new position.
 fn parts(
     entries: &[(u32, u16)],
     (before, position): (LogPosition, LogPosition),

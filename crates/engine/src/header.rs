@@ -10,8 +10,8 @@ use world::{OpenMode, PageBuf, World};
 use crate::error::{Error, Result};
 use crate::io::{Counters, IoFile};
 
-/// Whether the database at `path` was closed: one that was not needs recovery, and till then its file tells
-/// nothing for certain.
+/// Whether the database at `path` was closed. An open one needs recovery, and until then its file says nothing for
+/// certain.
 ///
 /// # Errors
 /// If header and shadow cannot be read or are both damaged.
@@ -21,7 +21,7 @@ pub async fn is_closed(world: &World, path: &str, page_bytes: usize, counters: &
     Ok(header.state() != State::Dirty)
 }
 
-/// Reads the header, or its shadow if the header is not intact; says which copy it was (0 or 1).
+/// Reads the header, or the shadow if the header is damaged; returns which copy it was (0 or 1).
 pub(crate) async fn read(file: &IoFile, page_bytes: usize) -> Result<(DatabaseHeader, u64)> {
     let mut reasons = Vec::new();
     for copy in 0..2 {

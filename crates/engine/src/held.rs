@@ -2,19 +2,19 @@
 
 use crate::instance::Instance;
 
-/// What operations hold of an instance: pages, logs, locks. All zero while no operation runs.
+/// Resources that operations hold: pages, logs, locks. All zero while no operation runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Transactions that have changed something and have not ended.
+    /// Number of open transactions with changes.
     pub transactions: usize,
-    /// Pages that operations keep in memory.
+    /// Number of pages that operations hold in memory.
     pub pages: usize,
-    /// Readers that keep closed logs.
+    /// Number of readers that keep closed logs.
     pub logs: usize,
 }
 
 impl Instance {
-    /// What operations, transactions and readers hold now.
+    /// Resources that operations, transactions and readers hold now.
     pub fn held(&self) -> Held {
         let core = self.core();
         Held {

@@ -19,7 +19,7 @@ use crate::io::Counters;
 use crate::log::log_time;
 use crate::transaction::{Transaction, roll_back};
 
-/// Page writes under way at a shutdown.
+/// Largest number of page writes at a time during a shutdown.
 const WRITES_MOST: usize = 1024;
 
 /// An open instance. It belongs to one thread.
@@ -35,7 +35,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// An instance whose databases are attached; `scavenger` frees its pages.
+    /// Starts an instance whose databases are attached; `scavenger` frees its pages.
     pub(crate) fn start(core: Rc<Core>, log_counters: Counters, scavenger: Option<Task<()>>) -> Instance {
         let mut tasks: Vec<Task<()>> = scavenger.into_iter().collect();
         tasks.extend(background::start(&core, &log_counters));
@@ -47,7 +47,7 @@ impl Instance {
         Transaction::begin(&self.core)
     }
 
-    /// Runs a changing step that belongs to no transaction and is never undone, such as the creation of a table.
+    /// Runs a changing step outside of transactions that is never undone, such as the creation of a table.
     ///
     /// # Errors
     /// As [`Transaction::change`].
@@ -66,7 +66,7 @@ impl Instance {
         self.core.databases.len() as u8
     }
 
-    /// Counters of a database's file.
+    /// I/O counters of a database's file.
     ///
     /// # Errors
     /// If there is no such database.
@@ -74,27 +74,27 @@ impl Instance {
         Ok(self.core.database(db)?.counters.clone())
     }
 
-    /// Counters of the log stream and the checkpoint file.
+    /// I/O counters of logs and checkpoint.
     pub fn log_counters(&self) -> Counters {
         self.log_counters.clone()
     }
 
-    /// What the cache holds.
+    /// State of the page cache.
     pub fn cache_status(&self) -> CacheStatus {
         self.core.cache.status()
     }
 
-    /// The log generation that is being written.
+    /// Number of the current log generation.
     pub fn log_generation(&self) -> u32 {
         self.core.log.generation()
     }
 
-    /// How often the log has rolled since the instance was opened.
+    /// Number of log rolls since the instance was opened.
     pub fn log_rolls(&self) -> u64 {
         self.core.log.rolls()
     }
 
-    /// Pages of a database that its trees know of.
+    /// Number of pages that the trees of a database know.
     ///
     /// # Errors
     /// If there is no such database.
@@ -102,12 +102,12 @@ impl Instance {
         Ok(self.core.database(db)?.pages.get())
     }
 
-    /// Deleted entries that wait to be removed for good.
+    /// Number of deleted entries that wait for their removal.
     pub fn cleanups_waiting(&self) -> usize {
         self.core.transactions.borrow().cleanups.len()
     }
 
-    /// Deleted entries that stay in their tree, because a page on the way to them could not be read.
+    /// Number of deleted entries that stay in their tree, because a page on the way to them could not be read.
     pub fn cleanups_given_up(&self) -> u64 {
         self.core.cleanups_given_up.get()
     }
@@ -120,7 +120,7 @@ impl Instance {
         self.core.poison.check()
     }
 
-    /// Every durable commit from now on waits for `gate`, too.
+    /// Makes every later durable commit wait for `gate`, too.
     pub fn set_commit_gate(&self, gate: Rc<dyn CommitGate>) {
         *self.core.commit_gate.borrow_mut() = Some(gate);
     }
@@ -209,7 +209,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Waits until no task changes a file's length or header any more.
+    /// Waits until no task changes a file's length or header.
     async fn databases_idle(&self) {
         for database in &self.core.databases {
             database.idle().await;

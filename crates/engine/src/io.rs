@@ -18,47 +18,46 @@ use world::{Bufs, File, OpenMode, PageBuf, Passage, Time, World};
 
 use crate::error::Result;
 
-/// Counters of one database or one log stream.
+/// I/O counters of one database or one log stream.
 #[derive(Debug, Clone, Default)]
 pub struct FileCounters {
-    /// Reads and writes by class. The latency of a log write includes the sync that makes it durable.
+    /// I/O by class. The latency of a log write includes the sync that makes it durable.
     pub io: IoCounters,
-    /// File syncs on their own.
+    /// Number of separate file syncs.
     pub syncs: IoStats,
 }
 
-/// A shared handle on [`FileCounters`] and on the operations that have begun and not completed.
+/// Shared handle on [`FileCounters`] and on the operations in flight.
 #[derive(Debug, Clone, Default)]
 pub struct Counters(Rc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     counted: RefCell<FileCounters>,
-    /// As many slots as operations were ever in flight at once.
+    /// Operations in flight; as many slots as there ever were at once.
     in_flight: RefCell<Slab<(IoClass, Time)>>,
 }
 
 impl Counters {
-    /// The counts since the last call; counting starts again from zero. Operations in flight stay in flight.
+    /// Counts since the last call; counting restarts at zero. Operations in flight stay.
     pub fn take(&self) -> FileCounters {
         self.0.counted.take()
     }
 
-    /// Adds what another thread has counted.
+    /// Adds the counts of another thread.
     pub(crate) fn merge(&self, counted: &FileCounters) {
         let mut counters = self.0.counted.borrow_mut();
         counters.io.merge(&counted.io);
         counters.syncs.merge(&counted.syncs);
     }
 
-    /// Begins an operation: it waits until it is [completed](Operation::completed) or dropped.
+    /// Notes the begin of an operation, which waits until it is [completed](Operation::completed) or dropped.
     pub fn begin(&self, class: IoClass, now: Time) -> Operation<'_> {
         let slot = self.0.in_flight.borrow_mut().insert((class, now));
         Operation { counters: self, slot }
     }
 
-    /// The operations of this thread that wait at this moment. Those of redo workers, which are threads of their own,
-    /// are not among them.
+    /// Operations of this thread that wait at this moment; not those of redo workers on other threads.
     pub fn waiting(&self, now: Time) -> ClassTotals {
         let mut waiting = ClassTotals::default();
         for (_, (class, begun)) in self.0.in_flight.borrow().iter() {
@@ -68,7 +67,7 @@ impl Counters {
     }
 }
 
-/// An operation in flight. Dropped without completion, it is forgotten and not counted.
+/// Operation in flight. If it is dropped without completion, it is not counted.
 #[must_use = "an operation that is dropped at once was never in flight"]
 #[derive(Debug)]
 pub struct Operation<'a> {
@@ -77,7 +76,7 @@ pub struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// Counts the operation with the bytes that it has moved, and how long the program held it.
+    /// Counts the completed operation with its bytes, and the time for which the program held it.
     pub fn completed(self, bytes: u64, passage: Passage, now: Time) {
         let (class, begun) = self.counters.0.in_flight.borrow()[self.slot];
         let latency_ns = now.since(begun).as_nanos() as u64;
@@ -95,7 +94,7 @@ impl Drop for Operation<'_> {
     }
 }
 
-/// An open file whose I/O is counted.
+/// Open file whose I/O is counted.
 #[derive(Clone)]
 pub(crate) struct IoFile {
     world: World,
@@ -118,7 +117,7 @@ impl IoFile {
         self.file.path()
     }
 
-    /// The file itself, for what is not counted (size, template).
+    /// File without counting, for other uses (size, template).
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
@@ -132,7 +131,7 @@ impl IoFile {
         Ok(bufs)
     }
 
-    /// One buffer of `bytes` bytes.
+    /// Reads one buffer of `bytes` bytes.
     pub(crate) async fn read_one(&self, class: IoClass, offset: u64, bytes: usize) -> Result<PageBuf> {
         let mut bufs = self.read(class, offset, smallvec![PageBuf::empty(bytes)]).await?;
         Ok(bufs.pop().expect("a read gives its buffers back"))
@@ -191,7 +190,7 @@ mod tests {
     const CLASS: IoClass = IoClass::TransactionalRead;
     const ONE: usize = 4096;
 
-    /// A file of 4 KiB on a simulated storage whose reads take an hour.
+    /// File of 4 KiB on simulated storage whose reads take an hour.
     async fn file_of_slow_reads(world: &World) -> IoFile {
         let file = IoFile::open(world, "/v/1.edb", OpenMode::CreateNew, &Counters::default()).await.unwrap();
         file.write(IoClass::InitWrite, 0, smallvec![PageBuf::empty(ONE)]).await.unwrap();

@@ -4,7 +4,7 @@ use edb::checksum::{Verdict, header_is_intact, verify};
 use edb::page::PageRef;
 use world::{Encoding, PageBuf};
 
-/// What a look at a page found.
+/// Result of the check of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Finding {
     Good,
@@ -15,7 +15,7 @@ pub(crate) enum Finding {
 }
 
 impl Finding {
-    /// What is wrong, in words.
+    /// Description of the finding.
     pub(crate) fn reason(&self) -> String {
         match self {
             Finding::Good => "nothing is wrong".to_owned(),
@@ -27,18 +27,18 @@ impl Finding {
     }
 }
 
-/// What is said of a page of another version than the one that the flush map names.
+/// Text about a page of another version than the flush map names.
 pub(crate) const STALE: &str =
     "it is not the version that the flush map names: a write of the page was lost, or one of the map";
 
-/// The modification count of page `pgno`, which is good.
+/// Dbtime of page `pgno`, which passed its check.
 pub(crate) fn dbtime(page: &PageBuf, pgno: u32, template_id: Option<u64>) -> u64 {
     let without_bytes = dbtime_without_bytes(page, u64::from(pgno) + 1, template_id);
     without_bytes.unwrap_or_else(|| PageRef::new(page.as_slice()).dbtime())
 }
 
-/// The modification count of the page at place `index`, if the page needs no look at its bytes: it is one of
-/// the template's, or one with the edits that were made on it. One that was never changed has 0.
+/// Dbtime of the page at place `index` if its bytes need no check: a template page, or one with known edits. An
+/// unchanged one has 0.
 pub(crate) fn dbtime_without_bytes(page: &PageBuf, index: u64, template_id: Option<u64>) -> Option<u64> {
     if let Some((template, at)) = page.pristine() {
         return (at == index && Some(template.id()) == template_id).then_some(0);
@@ -47,9 +47,8 @@ pub(crate) fn dbtime_without_bytes(page: &PageBuf, index: u64, template_id: Opti
     template_id.filter(|id| codec.template_id() == Some(*id)).and_then(|_| codec.edited_version(bytes))
 }
 
-/// Judges the page at place `index` of a file (0 and 1 are its headers). A page known to be one of the
-/// database's template, as it was or with the changes made on it, needs no look at its bytes: every page of a
-/// template is valid, and so is what a change makes of a valid page.
+/// Judges the page at place `index` of a file (0 and 1 are headers). A page known as a template page, with or without
+/// edits, is not checked by its bytes: template pages are valid, and edits keep them valid.
 pub(crate) fn judge(page: &PageBuf, index: u64, template_id: Option<u64>) -> Finding {
     if dbtime_without_bytes(page, index, template_id).is_some() {
         return Finding::Good;

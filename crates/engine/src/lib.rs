@@ -12,7 +12,7 @@
 //!
 //! Limits: an instance belongs to one thread; one page size per instance; at most 255 databases.
 
-/// Whether a test has planted this bug; `false` in every build that is not a test of the crash test.
+/// Whether a test has planted this bug; `false` in every build that is not for tests.
 #[cfg(feature = "planted-bugs")]
 macro_rules! planted {
     ($bug:ident) => {

@@ -15,7 +15,7 @@ macro_rules! listed {
         }
 
         impl $name {
-            /// Every variant, in order.
+            /// All variants, in order.
             pub const ALL: [$name; [$($name::$variant),+].len()] = [$($name::$variant),+];
         }
     };

@@ -17,14 +17,14 @@ use crate::io::IoFile;
 use crate::pieces::{Known, PageFindings, Pieces};
 use crate::signal::StopSignal;
 
-/// How maintenance reads.
+/// Configuration of background maintenance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MaintenanceConfig {
-    /// Bytes per read.
+    /// Size of a read, bytes.
     pub read_bytes: u64,
-    /// Shortest time from the end of a read to the beginning of the next.
+    /// Least pause from the end of a read to the beginning of the next.
     pub throttle: Duration,
-    /// Reads begin at multiples of this time only.
+    /// Interval to whose multiples the beginnings of reads are aligned.
     pub tick: Duration,
 }
 
@@ -38,18 +38,17 @@ impl Default for MaintenanceConfig {
     }
 }
 
-/// What maintenance has seen.
+/// Result of background maintenance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MaintenanceReport {
-    /// Passes over the whole file that were completed.
+    /// Number of completed passes over the file.
     pub passes: u64,
-    /// What was found.
+    /// Findings on the pages.
     pub findings: PageFindings,
 }
 
 impl Instance {
-    /// Maintains database `db` until the stop, from where it was maintained to: the header keeps the place, as
-    /// of its last writing, over the end of the process.
+    /// Maintains database `db` until the stop, from the place that the header has stored, which outlives the process.
     ///
     /// # Errors
     /// A failed read. Bad pages are no error: they are in the report.
@@ -77,8 +76,8 @@ impl Instance {
     }
 }
 
-/// Maintains a database while another task recovers it, until the stop. What it finds counts for little:
-/// pages that redo has not come to may be torn.
+/// Maintains a database during its recovery, until the stop. Findings count for little, because pages that redo has
+/// not reached may be torn.
 ///
 /// # Errors
 /// A failed read.
@@ -144,17 +143,17 @@ async fn pass_after_pass(
     Ok(report)
 }
 
-/// The place in the file behind page `pgno`; that of the header if there is none.
+/// Place in the file behind page `pgno`; that of the header for 0.
 fn place_behind(pgno: u32) -> u64 {
     if pgno == 0 { 0 } else { u64::from(pgno) + 2 }
 }
 
-/// The page before a place in the file; 0 if there is none. Page 1 is at place 2.
+/// Page before a place in the file; 0 if there is none. Page 1 is at place 2.
 fn last_page_before(place: u64) -> u32 {
     place.saturating_sub(2) as u32
 }
 
-/// The first tick at least a throttle from now.
+/// Time of the next read: the first tick after the pause.
 fn next_read(now: Time, config: &MaintenanceConfig) -> Time {
     let tick_ns = config.tick.as_nanos().max(1) as u64;
     Time { ns: (now + config.throttle).ns.div_ceil(tick_ns) * tick_ns }

@@ -28,7 +28,7 @@ use crate::transaction::roll_back;
 use crate::transactions::Transactions;
 
 impl Instance {
-    /// Opens the databases of `config`. Databases that were not closed are brought up to date from the log first.
+    /// Opens the databases of `config`. Those that were not closed are recovered from the log first.
     ///
     /// # Errors
     /// If files are missing, damaged, or contradict each other.
@@ -39,7 +39,7 @@ impl Instance {
     }
 }
 
-/// An instance on its way to being open: files and cache are there, and the cache frees pages as it must.
+/// Instance that is being opened: files and cache exist, and the cache frees pages when needed.
 pub(crate) struct Opening {
     world: World,
     config: InstanceConfig,
@@ -82,7 +82,7 @@ impl Opening {
         })
     }
 
-    /// A new log stream, or redo of the one that is there.
+    /// Creates a new log stream, or replays the existing one.
     async fn redo(&self) -> Result<Redone> {
         let files = LogFiles::find(&self.world, &self.names).await?;
         let mut refused = Vec::new();
@@ -96,7 +96,7 @@ impl Opening {
         Ok(redone)
     }
 
-    /// Undo, and all that an open instance needs beside its pages.
+    /// Undoes open transactions and starts everything else that an open instance needs.
     pub(crate) async fn into_instance(self, redone: Result<Redone>) -> Result<(Instance, RecoveryReport)> {
         let opened = match redone {
             Ok(redone) => self.undo_and_attach(redone).await,
@@ -114,7 +114,7 @@ impl Opening {
         }
     }
 
-    /// Nothing is written any more.
+    /// Stops the opening; nothing is written any more.
     pub(crate) async fn give_up(self, why: &Error) {
         self.scavenger.end(why).await;
     }
@@ -234,8 +234,8 @@ impl Opening {
     }
 }
 
-/// Makes the names durable that the process before may have left without a sync: what is made durable from now
-/// on is in these files.
+/// Syncs names that the process before may have left unsynced, because everything made durable from now on is in these
+/// files.
 async fn sync_names(world: &World, config: &InstanceConfig) -> Result<()> {
     let databases = config.databases.iter().map(|database| directory_of(&database.path));
     let directories: BTreeSet<&str> = databases.chain([config.log_directory.as_str()]).collect();
@@ -245,7 +245,7 @@ async fn sync_names(world: &World, config: &InstanceConfig) -> Result<()> {
     Ok(())
 }
 
-/// The last page that the database's own space knows of.
+/// Last page that the database's own space knows.
 fn known_pages(pager: &dyn Pager) -> btree::Result<u32> {
     let owned_root = space::SpaceHeader::read(pager, space::DATABASE_FDP)?.owned_root();
     let owned_root = owned_root.ok_or(btree::Stop::Damaged {

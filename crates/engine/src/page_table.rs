@@ -5,23 +5,23 @@
 //!
 //! Invariant: between the place where a page belongs and the one where it stands no place is free.
 
-/// A place of the table: a page and its number.
+/// Slot of the table: a page and its number.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     pgno: u32,
     number: u32,
 }
 
-/// The number of a place without a page.
+/// Number in a free slot.
 const NONE: u32 = u32::MAX;
 const FREE: Place = Place { pgno: 0, number: NONE };
 
-/// Places of a table at the least.
+/// Least number of slots of a table.
 const PLACES_MIN: usize = 64;
 
-/// Numbers below `u32::MAX` by page.
+/// Hash table from pages to numbers below `u32::MAX`.
 pub(crate) struct PageTable {
-    /// A power of two of them, at least half of them free.
+    /// Slots: a power of two, at least half of them free.
     places: Vec<Place>,
     pages: usize,
 }
@@ -33,7 +33,7 @@ impl Default for PageTable {
 }
 
 impl PageTable {
-    /// The place where a page belongs: those of adjacent pages lie apart.
+    /// Preferred slot of a page; those of adjacent pages lie apart.
     fn home(&self, pgno: u32) -> usize {
         let hash = u64::from(pgno.wrapping_mul(0x9E37_79B1));
         ((hash * self.places.len() as u64) >> 32) as usize
@@ -43,7 +43,7 @@ impl PageTable {
         (place + 1) & (self.places.len() - 1)
     }
 
-    /// The place of a page, or the free one where it would stand.
+    /// Slot of the page, or the free one where it would be.
     #[inline]
     fn place_of(&self, pgno: u32) -> usize {
         let mut at = self.home(pgno);
@@ -53,13 +53,13 @@ impl PageTable {
         at
     }
 
-    /// Pages that have a number.
+    /// Number of pages in the table.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.pages
     }
 
-    /// Bytes of memory that the places take.
+    /// Memory of the slots, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.places.len() * size_of::<Place>()
     }
@@ -69,21 +69,21 @@ impl PageTable {
         self.places.iter().filter(|place| place.number != NONE).map(|place| (place.pgno, place.number))
     }
 
-    /// A page has this number, whether it had another one or none.
+    /// Sets the number of a page, new or not.
     pub(crate) fn set(&mut self, pgno: u32, number: u32) {
         if !self.replace(pgno, number) {
             self.insert(pgno, number);
         }
     }
 
-    /// The number of a page.
+    /// Number of a page.
     #[inline]
     pub(crate) fn find(&self, pgno: u32) -> Option<u32> {
         let number = self.places[self.place_of(pgno)].number;
         (number != NONE).then_some(number)
     }
 
-    /// A page that has a number gets another one; `false` if it has none.
+    /// Changes the number of a page; `false` if it has none.
     #[inline]
     pub(crate) fn replace(&mut self, pgno: u32, number: u32) -> bool {
         debug_assert!(number != NONE);
@@ -95,7 +95,7 @@ impl PageTable {
         is_there
     }
 
-    /// A page that has no number gets this one.
+    /// Adds a page that is not in the table.
     pub(crate) fn insert(&mut self, pgno: u32, number: u32) {
         debug_assert!(number != NONE);
         if 2 * (self.pages + 1) > self.places.len() {
@@ -112,7 +112,7 @@ impl PageTable {
         self.pages += 1;
     }
 
-    /// A page has no number any more.
+    /// Removes a page.
     pub(crate) fn remove(&mut self, pgno: u32) {
         let mut hole = self.place_of(pgno);
         if self.places[hole].number == NONE {

@@ -27,25 +27,25 @@ use crate::error::{Error, Result};
 use crate::io::IoFile;
 use crate::judge::{Finding, STALE, dbtime, dbtime_without_bytes, judge};
 
-/// Times a page of a database in use is read again, with growing pauses.
+/// Number of times that a page of a database in use is read again, with growing pauses.
 const REREADS: u32 = 5;
 const REREAD_PAUSE: Duration = Duration::from_millis(100);
 const LOST: &str = "it was lost: it is zero, and the database uses it";
 const FOREIGN: &str = "its checksum is right, but an entry is not one that was written";
-/// Bad pages listed by number; all are counted.
+/// Largest number of bad pages that are listed; all are counted.
 const LISTED_MAX: usize = 100;
 
-/// How far a long job is. Cloning gives another handle on the same progress.
+/// Progress of a long job. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Progress(Rc<(Cell<u64>, Cell<u64>)>);
 
 impl Progress {
-    /// Bytes done.
+    /// Number of finished bytes.
     pub fn done_bytes(&self) -> u64 {
         self.0.0.get()
     }
 
-    /// Bytes to do, as far as known.
+    /// Number of all bytes, as far as known.
     pub fn total_bytes(&self) -> u64 {
         self.0.1.get()
     }
@@ -60,45 +60,45 @@ impl Progress {
     }
 }
 
-/// What was found on the pages of a file.
+/// Findings on the pages of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageFindings {
-    /// Pages seen, header pages not counted.
+    /// Number of checked pages, without headers.
     pub pages: u64,
-    /// Pages that were never written.
+    /// Number of pages that were never written.
     pub uninitialised: u64,
-    /// Pages with flipped bits that the checksum can locate.
+    /// Number of pages with flipped bits that the checksum can locate.
     pub correctable: u64,
-    /// Pages that belong elsewhere.
+    /// Number of pages with the number of another page.
     pub wrong_number: u64,
-    /// Pages damaged beyond correction, by checksum or structure, and lost ones.
+    /// Number of pages that are damaged beyond correction, by checksum or structure, and of lost ones.
     pub bad: u64,
-    /// Zero pages that a tree owns and nothing refers to: legal, and counted as never written.
+    /// Number of leaked pages: zero, owned by a tree, and without a reference; legal, and counted as never written.
     pub leaked: u64,
-    /// Zero pages that count as never written although a damaged page would say whether they are in use.
+    /// Number of zero pages that count as never written although a damaged page would say whether they are in use.
     pub unjudged: u64,
-    /// What the flush map cannot tell of the pages.
+    /// Damage that the flush map cannot reveal.
     pub unseen: Option<&'static str>,
-    /// The first bad pages (of any kind): number and what is wrong.
+    /// First bad pages of any kind: number and damage.
     pub list: Vec<(u32, String)>,
     /// Zero pages that the space trees do not call available: lost or leaked.
     pub(crate) zero: Vec<u32>,
 }
 
 impl PageFindings {
-    /// Whether every page is as it was written.
+    /// Whether every page has the bytes that were written.
     pub fn is_clean(&self) -> bool {
         self.correctable + self.wrong_number + self.bad == 0
     }
 
-    /// What there is to say beside the findings, for people.
+    /// Notes for people besides the findings.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = describe_zero_pages(self.leaked, self.unjudged);
         notes.extend(self.unseen.map(str::to_owned));
         notes
     }
 
-    /// Adds what was found elsewhere.
+    /// Adds the findings on other pages.
     pub fn merge(&mut self, other: PageFindings) {
         self.pages += other.pages;
         self.uninitialised += other.uninitialised;
@@ -114,7 +114,7 @@ impl PageFindings {
         self.list.truncate(LISTED_MAX);
     }
 
-    /// Takes in what became of [`Self::zero`].
+    /// Adds the classification of [`Self::zero`].
     pub(crate) fn settle(&mut self, zero: ZeroPages) {
         self.uninitialised -= zero.lost.len() as u64;
         zero.lost.into_iter().for_each(|pgno| self.add(pgno, Finding::Bad(LOST.to_owned())));
@@ -122,7 +122,7 @@ impl PageFindings {
         self.unjudged += zero.unjudged;
     }
 
-    /// Takes in what the flush map says of itself.
+    /// Adds the damage of the flush map itself.
     pub(crate) fn add_map(&mut self, map: &ClosedMap) {
         self.unseen = map.unseen;
         map.damage.iter().for_each(|damage| self.add(0, Finding::Bad(damage.clone())));
@@ -143,37 +143,37 @@ impl PageFindings {
     }
 }
 
-/// Says whether a page, given its number, holds what was written.
+/// Check whether a page, given its number, has the bytes that were written.
 pub(crate) type PageCheck<'a> = dyn Fn(u32, PageRef<'_>) -> bool + 'a;
 
-/// What is known of the pages that a database has.
+/// Knowledge about a database for the check of its pages.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Known<'a> {
-    /// What the database was made of.
+    /// Template from which the database was created.
     pub(crate) template: Option<&'a dyn TemplatePages>,
     /// Pages that trees use.
     pub(crate) used: Option<&'a PagesInUse>,
-    /// Zero pages that catalog and space trees cannot do without.
+    /// Zero pages that the catalog or space trees need.
     pub(crate) lost: Option<&'a BTreeSet<u32>>,
-    /// Pages that the file may lack because a cache has not written them yet.
+    /// Pages that the file may lack, because a cache has not written them yet.
     pub(crate) unwritten: Option<&'a dyn Fn(u32) -> bool>,
-    /// Whether a page, given its modification count, is another version than the one that the flush map names.
+    /// Check whether a page, by its dbtime, is another version than the flush map names.
     pub(crate) is_other: Option<&'a dyn Fn(u32, u64) -> bool>,
-    /// Whether the flush map of the closed file names a page.
+    /// Check whether the flush map of the closed file names a page.
     pub(crate) is_named: Option<&'a dyn Fn(u32) -> bool>,
-    /// Whether a page holds what was written.
+    /// Check whether a page has the bytes that were written.
     pub(crate) is_sound: Option<&'a PageCheck<'a>>,
 }
 
 impl Known<'_> {
-    /// Whether a page that is good by itself is not the one that was written there last.
+    /// Whether a page that passed its check is not the version that was last written.
     fn is_stale(&self, index: u64, page: &PageBuf, template_id: Option<u64>) -> bool {
         let pgno = page_number(index);
         index >= 2 && self.is_other.is_some_and(|is_other| is_other(pgno, dbtime(page, pgno, template_id)))
     }
 
-    /// Whether a page with a good checksum holds something that the engine did not write. A page that is kept as a
-    /// template and the changes made on it holds what was written.
+    /// Whether a page with a good checksum contains something that the engine did not write. A page known as a
+    /// template page with edits never does.
     fn is_foreign(&self, index: u64, page: &PageBuf, template_id: Option<u64>) -> bool {
         let page_ref = || PageRef::new(page.as_slice());
         let is_foreign = |is_sound: &PageCheck<'_>| !is_sound(page_number(index), page_ref());
@@ -182,33 +182,33 @@ impl Known<'_> {
             && self.is_sound.is_some_and(is_foreign)
     }
 
-    /// Whether the page at place `index` of the file cannot be zero.
+    /// Whether the page at place `index` of the file must not be zero.
     fn was_written(&self, index: u64) -> bool {
         self.lost.is_some_and(|lost| lost.contains(&page_number(index)))
             || self.is_named.is_some_and(|is_named| is_named(page_number(index)))
             || self.template.is_some_and(|template| has_contents(template, index))
     }
 
-    /// Whether a page that is zero was lost unless it is leaked.
+    /// Whether a zero page is in use, so that it is lost or leaked.
     fn is_used(&self, pgno: u32) -> bool {
         self.used.is_some_and(|used| used.contains(pgno))
             && self.unwritten.is_none_or(|is_unwritten| !is_unwritten(pgno))
     }
 }
 
-/// A database file read in pieces.
+/// Reader of a database file in pieces.
 pub(crate) struct Pieces<'a> {
     pub(crate) world: &'a World,
     pub(crate) file: &'a IoFile,
     pub(crate) page_bytes: usize,
     pub(crate) template_id: Option<u64>,
     pub(crate) class: IoClass,
-    /// Pages may change while they are read.
+    /// Whether pages may change while they are read.
     pub(crate) in_use: bool,
 }
 
 impl Pieces<'_> {
-    /// Reads `bytes` bytes at `offset` in one operation, a buffer for each page, and judges them.
+    /// Reads `bytes` bytes at `offset` in one operation, with a buffer for each page, and judges the pages.
     pub(crate) async fn read(
         &self,
         known: Known<'_>,
@@ -221,9 +221,8 @@ impl Pieces<'_> {
         Ok(pages)
     }
 
-    /// Reads the pieces of `queue`, one after the other, and judges them. The next one is asked for before one is
-    /// judged, so that the storage is not idle meanwhile. `judged` is told the bytes of each; none is begun once
-    /// `goes_on` says no.
+    /// Reads the pieces of `queue` one after the other and judges them. The next is requested before one is judged, so
+    /// that the storage is not idle. Calls `judged` with the bytes of each; starts none once `goes_on` returns false.
     pub(crate) async fn read_through(
         &self,
         known: Known<'_>,
@@ -304,7 +303,7 @@ impl Pieces<'_> {
         Ok(())
     }
 
-    /// Whether the shadow contradicts its header. What is wrong with one of them alone is found without the other.
+    /// Whether the shadow contradicts its header; damage of only one of them is found elsewhere.
     fn judge_shadow(&self, header: &PageBuf, shadow: &PageBuf) -> Finding {
         if header.pristine().is_some() && shadow.pristine().is_some() {
             return Finding::Good;
@@ -332,7 +331,7 @@ impl Pieces<'_> {
         Ok(self.judge_page(known, page, index))
     }
 
-    /// Size of the file in whole pages' bytes.
+    /// Size of the file in whole pages, bytes.
     pub(crate) async fn size(&self) -> Result<u64> {
         let bytes = self.file.file().size().await?;
         if bytes < 2 * self.page_bytes as u64 {
@@ -343,8 +342,8 @@ impl Pieces<'_> {
     }
 }
 
-/// Whether a new database has anything but zeros at place `index`. What a tree gives back keeps its bytes, and
-/// redo clears only what the file has grown by, so such a page is never zero again.
+/// Whether a new database has anything but zeros at place `index`. Freed pages keep their bytes, and redo clears only
+/// space by which the file has grown, so such a page is never zero again.
 fn has_contents(template: &dyn TemplatePages, index: u64) -> bool {
     if index >= template.pages() {
         return false;
@@ -354,12 +353,12 @@ fn has_contents(template: &dyn TemplatePages, index: u64) -> bool {
     !edb::is_zero(&page)
 }
 
-/// The page number at this place of the file; the header pages have none.
+/// Page number at this place of the file; header pages have none.
 fn page_number(index: u64) -> u32 {
     index.saturating_sub(1) as u32
 }
 
-/// Hands out the pieces of a file to several readers.
+/// Queue of the pieces of a file for several readers.
 pub(crate) struct PieceQueue {
     next: Cell<u64>,
     end: u64,
@@ -371,7 +370,7 @@ impl PieceQueue {
         PieceQueue { next: Cell::new(0), end, piece_bytes }
     }
 
-    /// Offset and length of the next piece.
+    /// Takes offset and length of the next piece.
     pub(crate) fn take(&self) -> Option<(u64, u64)> {
         let offset = self.next.get();
         let bytes = self.piece_bytes.min(self.end.saturating_sub(offset));

@@ -12,7 +12,7 @@ listed! {
         CommitNotFlushed,
         /// A log write counts as durable without a sync.
         LogNotSynced,
-        /// A failed log sync is tried again and the second answer believed.
+        /// A failed log sync is repeated and the second answer trusted.
         FailedSyncRetried,
         /// The names after a roll are not synced.
         RollNotSynced,
@@ -24,11 +24,11 @@ listed! {
         PageBeforeLog,
         /// Pages become dirty without an image in the log.
         NoPageImage,
-        /// Redo takes a page that verifies and is new enough for whole.
+        /// Redo trusts a page that passes its check and is new enough.
         VerifiedPageTrusted,
-        /// Redo applies changes to pages that have them.
+        /// Redo applies changes to pages that already have them.
         RedoWithoutDbtime,
-        /// A wrong record checksum is taken for a right one.
+        /// A wrong record checksum counts as right.
         RecordSumIgnored,
         /// A change of several pages is logged as two records.
         SplitInTwoRecords,
@@ -36,21 +36,21 @@ listed! {
         DeleteNotUndone,
         /// Recovery leaves open transactions as they are.
         LosersKept,
-        /// Redo writes pages from log that the process before has left without a sync.
+        /// Redo writes pages from log that the process before left unsynced.
         TailNotSynced,
-        /// An opening builds on names that the process before has left without a sync.
+        /// An opening relies on names that the process before left unsynced.
         FoundNamesNotSynced,
-        /// Recovery undoes what was undone already.
+        /// Recovery undoes changes that were already undone.
         CompensationNotNoted,
         /// A restored or seeded copy is redone from the checkpoint, not from its own position.
         CopyRedoneFromCheckpoint,
         /// The checkpoint passes a transaction whose end is not durable.
         CheckpointBeforeEnds,
-        /// A reader that has gone still keeps closed logs.
+        /// A dropped reader still keeps closed logs.
         HoldLeaked,
-        /// A read that was dropped keeps its frames.
+        /// A dropped read keeps its frames.
         DroppedReadKeepsFrames,
-        /// A transaction that was dropped is not undone.
+        /// A dropped transaction is not undone.
         DroppedTransactionStays,
         /// An opening does not wait for the writes of an instance that was dropped.
         DroppedInstanceNotAwaited,
@@ -60,27 +60,27 @@ listed! {
         WrittenNotSynced,
         /// A passive copy forgets log up to where it has replayed.
         CopyForgetsTooMuch,
-        /// A replay that was dropped goes on in the middle.
+        /// A dropped replay continues in the middle of a part.
         ReplayTakenUpInTheMiddle,
         /// A passive copy acknowledges log that it has not synced.
         StretchNotSynced,
-        /// A header and its shadow are under way together.
+        /// A header and its shadow are written at the same time.
         HeaderCopiesTogether,
         /// Headers are not synced.
         HeaderNotSynced,
-        /// The header of a backup copy is under way together with its pages.
+        /// The header of a backup copy is written together with its pages.
         CopyNotSynced,
         /// Redo by page gives some records of a page to another worker.
         PageOfTwoWorkers,
-        /// The versions in a log's header mean nothing.
+        /// The versions in a log's header are not checked.
         LogVersionIgnored,
         /// A damaged segment of the current log is always taken for its end.
         DamageTakenForTheEnd,
         /// A page that is read is not compared with the flush map.
         StalePageTaken,
-        /// The flush map does not learn what redo changes.
+        /// The flush map does not note the changes of redo.
         RedoneVersionsNotNoted,
-        /// The checkpoint passes changes that the flush map does not have.
+        /// The checkpoint passes changes that the flush map does not contain.
         CheckpointBeforeMap,
     }
 }
@@ -89,7 +89,7 @@ thread_local! {
     static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
 }
 
-/// All instances of this thread have this bug from now on.
+/// Plants a bug in all instances of this thread.
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
     edb::log::ignore_versions(bug == Some(Bug::LogVersionIgnored));

@@ -30,14 +30,14 @@ use crate::pieces::{Known, PageFindings, Pieces};
 use crate::signal::StopSignal;
 
 const READ_BYTES_MAX: usize = 256 << 10;
-/// Pages for a copy that is made anew.
+/// Largest number of pages in one answer to a copy that is being seeded, bytes.
 const STRETCH_BYTES_MAX: usize = 1 << 20;
 const PASSES: usize = 2;
 
-/// What the copies have read.
+/// Result of the reading of logs for passive copies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplicationReport {
-    /// Logs read, each copy counted.
+    /// Number of logs read, each copy counted.
     pub logs: u64,
 }
 
@@ -54,12 +54,12 @@ impl Instance {
         Ok(total)
     }
 
-    /// How far copies may have the log: everything before it is durable. The beginning of a segment.
+    /// Position before which the log is durable, so that copies may have it; the beginning of a segment.
     pub fn durable_log(&self) -> LogPosition {
         self.core().log.durable_segments()
     }
 
-    /// Where the log ends, durable or not.
+    /// End of the log, durable or not.
     pub fn log_end(&self) -> LogPosition {
         self.core().log.tip()
     }
@@ -73,12 +73,13 @@ impl Instance {
         log.flush_to(log.tip()).await
     }
 
-    /// Where redo would begin after a crash: everything before it is in the files. Unset before the first checkpoint.
+    /// Position at which redo would begin after a crash: everything before it is in the files. Unset before the first
+    /// checkpoint.
     pub fn durable_checkpoint(&self) -> LogPosition {
         self.core().durable_checkpoint.get()
     }
 
-    /// The page as it is now, sealed, and durable log up to its last change; `None` if it has never been written.
+    /// Present page with checksums, and durable log up to its last change; `None` if it was never written.
     ///
     /// # Errors
     /// A page that is damaged, or failed I/O.
@@ -101,14 +102,14 @@ impl Instance {
         Ok(Some(bytes))
     }
 
-    /// From now on an operation that needs a page which fails its check waits for [`Self::give_page`], up to 10 s.
-    /// `on_damage` is told of each such page: database and number.
+    /// Makes an operation that needs a page which fails its check wait for [`Self::give_page`], up to 10 s. Calls
+    /// `on_damage` for each such page: database and number.
     pub fn set_on_damage(&self, on_damage: Rc<dyn Fn(u8, u32)>) {
         self.core().cache.set_on_damage(on_damage);
     }
 
-    /// Puts the page of another copy, sealed, in the place of one that was reported; without effect on any other page.
-    /// The other copy must have replayed the log up to where it was durable when the page was reported.
+    /// Replaces a reported page by that of another copy, with checksums; no effect on other pages. The other copy must
+    /// have replayed the log up to where it was durable when the page was reported.
     ///
     /// # Errors
     /// A page that is damaged, too, or failed I/O.
@@ -116,7 +117,7 @@ impl Instance {
         self.core().cache.replace(PageKey { db, pgno }, bytes).await
     }
 
-    /// Whether the file has nothing at the place of this page.
+    /// Whether the file has only zeros at the place of this page.
     async fn is_blank(&self, db: u8, pgno: u32) -> Result<bool> {
         let (database, page_bytes) = (self.core().database(db)?, self.core().config.page_bytes);
         let offset = (u64::from(pgno) + 1) * page_bytes as u64;
@@ -177,7 +178,7 @@ impl Instance {
         Ok((copies, (behind < end).then_some(behind)))
     }
 
-    /// Waits for the next movement of the log: a write done, a roll, the end of the instance.
+    /// Waits for the next progress of the log: a finished write, a roll, the end of the instance.
     ///
     /// # Errors
     /// The failure that stopped the instance.
@@ -252,7 +253,7 @@ impl Instance {
     }
 }
 
-/// Every segment that carries data must be valid in a closed log, and every record in it.
+/// Checks that every segment with data in a closed log is valid, and every record in it.
 fn check_piece(
     path: &str,
     generation: u32,

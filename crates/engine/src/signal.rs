@@ -13,23 +13,23 @@ use world::sync::Notify;
 
 use crate::error::{Error, Result};
 
-/// Asks background jobs to end. Cloning gives another handle on the same signal.
+/// Signal that asks background jobs to end. Clones share it.
 #[derive(Clone, Default)]
 pub struct StopSignal(Rc<(Cell<bool>, Notify)>);
 
 impl StopSignal {
-    /// Not yet set.
+    /// Creates the signal, not set.
     pub fn new() -> StopSignal {
         StopSignal::default()
     }
 
-    /// Asks for the stop; jobs end at their next step.
+    /// Sets the signal; jobs end at their next step.
     pub fn stop(&self) {
         self.0.0.set(true);
         self.0.1.notify_all();
     }
 
-    /// Takes the request back, when all jobs that it was for have ended.
+    /// Resets the signal after all jobs have ended.
     pub fn clear(&self) {
         self.0.0.set(false);
     }
@@ -47,7 +47,8 @@ impl StopSignal {
     }
 }
 
-/// Whether the instance still lives, whom to wake when it dies, and how many of its tasks work on its files.
+/// Failure state of an instance: whether it has failed, which waiters to wake then, and the number of tasks that use
+/// its files.
 #[derive(Clone, Default)]
 pub(crate) struct Poison(Rc<PoisonInner>);
 
@@ -59,7 +60,7 @@ struct PoisonInner {
     idle: Notify,
 }
 
-/// A task that works on the files of an instance; it has ended when this is dropped.
+/// Task that uses the files of an instance; it ends when this is dropped.
 pub(crate) struct Working(Poison);
 
 impl Drop for Working {
@@ -72,8 +73,8 @@ impl Drop for Working {
     }
 }
 
-/// Instances that were dropped, not closed or abandoned, while tasks of theirs worked on the files. Each clone is
-/// another handle on the same list.
+/// Instances that were dropped, rather than closed or abandoned, while their tasks used the files. Clones share the
+/// list.
 #[derive(Clone, Default)]
 pub struct Dropped(Rc<RefCell<Vec<(World, Poison)>>>);
 
@@ -82,8 +83,8 @@ impl Dropped {
         self.0.borrow_mut().push((world.clone(), poison.clone()));
     }
 
-    /// Waits until the last task of each instance of this world has ended: behind that nothing of them reaches the
-    /// files any more.
+    /// Waits until the last task of each such instance of this world has ended; after that nothing of them reaches the
+    /// files.
     pub(crate) async fn ended(&self, world: &World) {
         if planted!(DroppedInstanceNotAwaited) {
             return;
@@ -99,7 +100,7 @@ impl Dropped {
 }
 
 impl Poison {
-    /// `notify` is woken when the instance fails, so that its waiters see it.
+    /// Makes a failure of the instance wake `notify`, so that its waiters notice.
     pub(crate) fn wake_on_failure(&self, notify: &Notify) {
         self.0.wake.borrow_mut().push(notify.clone());
     }
@@ -117,7 +118,7 @@ impl Poison {
         }
     }
 
-    /// Says that a task works on the files, until the result is dropped.
+    /// Notes that a task uses the files, until the result is dropped.
     pub(crate) fn working(&self) -> Working {
         self.0.working.set(self.0.working.get() + 1);
         Working(self.clone())
@@ -140,7 +141,7 @@ impl Poison {
         }
     }
 
-    /// Passes a result through; an error is the end of the instance.
+    /// Passes a result through; an error stops the instance.
     pub(crate) fn require<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             self.fail(error);

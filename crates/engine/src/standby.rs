@@ -41,15 +41,15 @@ use crate::log::{LogNames, LogPosition, SEGMENT_BYTES};
 use crate::opening::Opening;
 use crate::recovery::{RecoveryReport, Redone, Replayer, Scope, Source};
 
-/// Page writes under way while users work on the active copy, whose disk it may be: fewer than when an instance
-/// recovers.
+/// Number of page writes at a time while users work on the active copy, which may share the disk: fewer than in a
+/// recovery.
 const WRITES_BESIDE_USERS: usize = 32;
 
 /// A passive copy of an instance's databases.
 pub struct Standby {
     opening: Opening,
     replayer: Replayer,
-    /// Of the newest log when it was opened.
+    /// Header of the newest log when the standby was opened.
     header: LogHeader,
     checkpoint: CheckpointFile,
 }
@@ -78,12 +78,12 @@ impl Standby {
         }
     }
 
-    /// Everything before it is replayed.
+    /// Position before which everything is replayed.
     pub fn replayed(&self) -> LogPosition {
         self.replayer.replayed()
     }
 
-    /// Replays the log up to the segment that `to` lies in.
+    /// Replays the log up to the segment that contains `to`.
     ///
     /// # Errors
     /// Failed I/O, or a log that is not what was written. If an earlier replay was dropped or has failed: then
@@ -93,13 +93,13 @@ impl Standby {
         self.replayer.run(&self.opening.recovery(), Source::Stored { next, to }).await
     }
 
-    /// Of the log that was replayed last; before that, of the newest one.
+    /// State of the log that was replayed last; before that, of the newest one.
     fn newest(&self) -> &LogHeader {
         self.replayer.newest().unwrap_or(&self.header)
     }
 
-    /// Writes what replay has changed, and moves the checkpoint as far as the log allows; returns where it is. It stays
-    /// where it is as long as there are pages that nothing proves.
+    /// Writes the pages that replay has changed, and moves the checkpoint as far as the log allows; returns its
+    /// position. It stays while there are unproven pages.
     ///
     /// # Errors
     /// Failed I/O.
@@ -128,21 +128,20 @@ impl Standby {
         Ok(self.checkpoint.written())
     }
 
-    /// Pages, by database and number, whose contents nothing proves: a damaged file, or a write that was lost. The log
-    /// may still bring them; another copy has them.
+    /// Unproven pages, by database and number: a damaged file, or a lost write. The log may still bring them; another
+    /// copy has them.
     pub fn unproven_pages(&self) -> Vec<(u8, u32)> {
         self.replayer.replay.pages.unproven().map(|key| (key.db, key.pgno)).collect()
     }
 
-    /// Pages, by database and number, that this standby has taken as a whole from the log or from another copy:
-    /// what changed since it was opened, as far as it was clean on the active instance when it changed. In no
-    /// order.
+    /// Pages, by database and number, that this standby took as a whole from the log or from another copy: those that
+    /// changed since it was opened, if they were clean on the active instance when they changed. In no order.
     pub fn taken_pages(&self) -> impl Iterator<Item = (u8, u32)> {
         self.replayer.replay.pages.held_as_a_whole().map(|key| (key.db, key.pgno))
     }
 
-    /// Puts pages of another copy in the place of what is here, durably. They may be newer than what is replayed; the
-    /// standby must then not become an instance before replay has come as far.
+    /// Replaces pages by those of another copy, durably. They may be newer than the position of replay; the standby
+    /// must then not become an instance before replay has reached them.
     ///
     /// # Errors
     /// Failed I/O.
@@ -160,8 +159,8 @@ impl Standby {
         cache.write_all(WRITES_BESIDE_USERS).await
     }
 
-    /// Replays the rest of the log, which ends at `end`, and becomes an instance: what is open is undone, and
-    /// it goes on writing behind the last segment. A record that is not complete there never will be.
+    /// Replays the rest of the log, which ends at `end`, and becomes an instance: it undoes open transactions and
+    /// continues the log behind the last segment. A record that is incomplete there is lost.
     ///
     /// # Errors
     /// Log that is missing, pages that nothing proves, failed I/O. It is no standby any more then.
@@ -176,7 +175,7 @@ impl Standby {
         self.opening.into_instance(redone).await
     }
 
-    /// The page as it is now, sealed.
+    /// Present page with checksums.
     ///
     /// # Errors
     /// A page that nothing proves, or failed I/O.
@@ -200,7 +199,7 @@ impl Standby {
         self.opening.give_up(&Error::Refused("it was abandoned".to_owned())).await;
     }
 
-    /// All that replay has brought goes to the files, and the log ends where replay does.
+    /// Writes everything that replay changed to the files, and ends the log where replay ends.
     async fn finish(&mut self) -> Result<Redone> {
         let recovery = self.opening.recovery();
         let files = LogFiles::find(recovery.world, recovery.names).await?;
@@ -234,9 +233,8 @@ impl Standby {
     }
 }
 
-/// Ends the log of a passive copy at `to`, and lets its files forget that they needed more: for a copy whose
-/// log has parted from that of the active one. No standby is open meanwhile. The pages that the cut part had
-/// changed ([`changed_pages`]) must come from the active copy.
+/// Cuts the log of a passive copy at `to` after a fork, and removes from its database headers that they need more. No
+/// standby may be open. The pages that the cut part had changed ([`changed_pages`]) must come from the active copy.
 ///
 /// # Errors
 /// Failed I/O.
@@ -273,7 +271,7 @@ pub async fn saved_checkpoint(world: &World, config: &InstanceConfig) -> Result<
     Ok(found.map(|(checkpoint, _)| checkpoint.position))
 }
 
-/// The pages, by database and number, that the log between two positions changes; `to` is the end of the log.
+/// Pages, by database and number, that the log between two positions changes; `to` is the end of the log.
 ///
 /// # Errors
 /// Failed I/O, or a log that is not what was written.

@@ -13,19 +13,19 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::transactions::{NO_ID, RowKey};
 
-/// Whether a commit waits for the log.
+/// Durability of a commit: whether it waits for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// The commit survives a power cut once it returns.
     Durable,
-    /// It survives if a later durable commit does.
+    /// The commit survives a power cut if a later durable commit does.
     Lazy,
 }
 
 /// An open transaction.
 pub struct Transaction {
     core: Rc<Core>,
-    /// It has one from its first change on: readers use up no numbers.
+    /// Number of the transaction, from its first change on; readers need none.
     id: u32,
     ended: bool,
     descents: Descents,
@@ -36,9 +36,9 @@ impl Transaction {
         Transaction { core: core.clone(), id: NO_ID, ended: false, descents: Descents::default() }
     }
 
-    /// Runs a reading step over the pages of database `db` (numbered from 1). The step is called again whenever a page
-    /// that it was missing has arrived, and holds the pages it has asked for, so it must be small against the cache. It
-    /// sees what all transactions have done so far; see [`Self::visible`].
+    /// Runs a reading step over the pages of database `db` (numbered from 1). The step is repeated whenever a missing
+    /// page has arrived, and holds the pages that it asked for, so it must be small compared with the cache. It sees
+    /// the changes of all transactions so far; see [`Self::visible`].
     ///
     /// # Errors
     /// What the step stops with, or what kept its pages away.
@@ -46,8 +46,8 @@ impl Transaction {
         self.core.read_remembering(db, &self.descents, step).await
     }
 
-    /// Runs a changing step. Its changes happen as a whole or not at all; they are undone by a rollback as far as
-    /// the step says how.
+    /// Runs a changing step. Its changes happen together or not at all; a rollback undoes them as far as the step says
+    /// how.
     ///
     /// # Errors
     /// [`Error::Conflict`] if another open transaction has changed the entry; else as [`Self::read`]. The
@@ -82,7 +82,7 @@ impl Transaction {
         self.or_conflict(done, db, tree, key)
     }
 
-    /// Gives an entry new data.
+    /// Replaces the data of an entry.
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is none, [`Error::Conflict`] if another open transaction holds it; else as
@@ -101,7 +101,7 @@ impl Transaction {
         self.or_conflict(done, db, tree, key)
     }
 
-    /// The data of an entry of a tree whose keys are unique, as this transaction may see it.
+    /// Data of an entry of a tree whose keys are unique, as visible to this transaction.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -115,8 +115,8 @@ impl Transaction {
         Ok(self.visible(db, tree.objid, key, stored))
     }
 
-    /// The data of an entry as this transaction may see it. `stored` is what its page has: whether the node is
-    /// flagged deleted, and its data. Between reading the page and asking here there must be no wait.
+    /// Data of an entry as visible to this transaction. `stored`: state on its page: whether the node is flagged
+    /// deleted, and its data. There must be no wait between reading the page and this call.
     pub fn visible(
         &self,
         db: u8,
@@ -127,8 +127,8 @@ impl Transaction {
         self.visible_as(db, objid, entry, stored, <[u8]>::to_vec)
     }
 
-    /// As [`Self::visible`] with what the user made of the stored data; `make` makes it of data that the page does not
-    /// have.
+    /// As [`Self::visible`] with a value that the caller derived from the stored data; `make` derives it from data
+    /// that the page does not have.
     pub fn visible_as<T>(
         &self,
         db: u8,
@@ -149,7 +149,8 @@ impl Transaction {
         }
     }
 
-    /// `Duplicate` and `NotFound` may cease to be true while another open transaction holds the entry.
+    /// Turns `Duplicate` and `NotFound` into a conflict while another open transaction holds the entry, since they may
+    /// cease to be true.
     fn or_conflict(&self, done: Result<()>, db: u8, tree: Tree, key: &[u8]) -> Result<()> {
         match done {
             Err(Error::Duplicate | Error::NotFound) if self.is_held_by_other(db, tree.objid, key) => {
@@ -165,7 +166,7 @@ impl Transaction {
         self.core.transactions.borrow().change_of_other(self.id, &row).is_some()
     }
 
-    /// Ends the transaction; its changes stay.
+    /// Commits the transaction.
     ///
     /// # Errors
     /// If the instance has stopped: then only the next recovery finds out whether the commit survived. If
@@ -198,7 +199,7 @@ impl Transaction {
         }
     }
 
-    /// Ends the transaction; its changes are undone.
+    /// Rolls the transaction back.
     ///
     /// # Errors
     /// If a change cannot be undone; the instance stops then, and recovery does it.
@@ -223,8 +224,8 @@ impl Drop for Transaction {
     }
 }
 
-/// Takes back what is left of a transaction, newest change first. A transaction that was dropped and an
-/// instance that closes may do it at once: each change is undone by the first of them that comes to it.
+/// Undoes what is left of a transaction, newest change first. The task of a dropped transaction and a closing instance
+/// may do it at the same time: the first that reaches a change undoes it.
 pub(crate) async fn roll_back(core: &Core, id: u32) -> Result<()> {
     let undone = undo_all(core, id).await;
     core.poison.require(undone)?;

@@ -20,14 +20,14 @@ use world::FixedHashMap;
 use crate::error::{Error, Result};
 use crate::log::{LogPosition, POSITION_END};
 
-/// Of a transaction that has changed nothing, or that came when all numbers were used up: it can read. The
-/// log's numbers have 32 bits, and one that came twice would take the changes of another for its own.
+/// Number of a transaction without changes, or one that came when all numbers were used up: it can read. The log's
+/// numbers have 32 bits, and a repeated one would claim the changes of another transaction.
 pub(crate) const NO_ID: u32 = 0;
 
-/// As many changes as a transaction makes as a rule.
+/// Usual number of changes of a transaction.
 const CHANGES_EXPECTED: usize = 8;
 
-/// Names a row to the lock table: database, tree, entry.
+/// Key of a row in the lock table: database, tree, entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RowKey {
     pub(crate) db: u8,
@@ -36,7 +36,7 @@ pub(crate) struct RowKey {
 }
 
 impl RowKey {
-    /// The row that a change is about.
+    /// Row that a change is about.
     pub(crate) fn of(db: u8, undo: &Undo) -> RowKey {
         RowKey { db, objid: undo.objid, entry: undo.entry() }
     }
@@ -52,20 +52,20 @@ impl Hash for RowKey {
     }
 }
 
-/// A change of a row that has not been undone.
+/// Change of a row that has not been undone.
 pub(crate) struct Change {
     pub(crate) row: RowKey,
     pub(crate) undo: Undo,
 }
 
-/// A transaction that has changed something.
+/// Open transaction with changes.
 struct OpenTransaction {
-    /// Where its first record begins.
+    /// Position of its first record.
     begin: LogPosition,
     changes: Vec<Rc<Change>>,
 }
 
-/// A deleted entry that may be removed for good.
+/// Deleted entry that may be removed for good.
 pub(crate) struct Cleanup {
     pub(crate) begin: LogPosition,
     pub(crate) change: Rc<Change>,
@@ -73,13 +73,13 @@ pub(crate) struct Cleanup {
 
 struct Lock {
     transaction: u32,
-    /// Knows the committed state of the row: the transaction's first change of it, as a rule.
+    /// Change with the committed state of the row; usually the transaction's first one of it.
     first: Rc<Change>,
-    /// Changes of the row that have not been undone.
+    /// Number of changes of the row that have not been undone.
     changes: u32,
 }
 
-/// A locked row in the lock table: a change of it, which tells its name.
+/// Locked row of the lock table, as one of its changes, which names it.
 struct Locked(Rc<Change>);
 
 impl Borrow<RowKey> for Locked {
@@ -102,7 +102,7 @@ impl PartialEq for Locked {
 
 impl Eq for Locked {}
 
-/// All transactions of an instance.
+/// Transactions of an instance, with their row locks.
 #[derive(Default)]
 pub(crate) struct Transactions {
     last_id: u32,
@@ -112,7 +112,7 @@ pub(crate) struct Transactions {
 }
 
 impl Transactions {
-    /// A new transaction's number, [`NO_ID`] if all are used up. It appears in the log with its first change.
+    /// Number for a new transaction, [`NO_ID`] if all are used up. It appears in the log with its first change.
     pub(crate) fn begin(&mut self) -> u32 {
         match self.last_id.checked_add(1) {
             Some(id) => {
@@ -123,7 +123,7 @@ impl Transactions {
         }
     }
 
-    /// Recovery has seen this number.
+    /// Notes a number that recovery has seen.
     pub(crate) fn note_id(&mut self, id: u32) {
         self.last_id = self.last_id.max(id);
     }
@@ -141,12 +141,12 @@ impl Transactions {
         self.locks.contains_key(row)
     }
 
-    /// The change whose undo tells the committed state of the row, if a transaction other than `reader` has changed it.
+    /// Change whose undo contains the committed state of the row, if a transaction other than `reader` has changed it.
     pub(crate) fn change_of_other(&self, reader: u32, row: &RowKey) -> Option<&Change> {
         self.locks.get(row).filter(|lock| lock.transaction != reader).map(|lock| &*lock.first)
     }
 
-    /// A change of `transaction` is in the log at `begin`.
+    /// Notes a change of `transaction`, logged at `begin`.
     pub(crate) fn changed(&mut self, transaction: u32, change: Option<Change>, begin: LogPosition) {
         let open = self
             .open
@@ -168,7 +168,7 @@ impl Transactions {
         }
     }
 
-    /// The last change of `transaction` has been undone: with its last change a row is free again.
+    /// Notes that the last change of `transaction` was undone; after its last change a row is free again.
     pub(crate) fn compensated(&mut self, transaction: u32) {
         let Some(open) = self.open.get_mut(&transaction) else { return };
         let (begin, Some(change)) = (open.begin, open.changes.pop()) else { return };
@@ -185,7 +185,7 @@ impl Transactions {
         }
     }
 
-    /// The change to be undone next.
+    /// Change to be undone next.
     pub(crate) fn last_change(&self, transaction: u32) -> Option<Rc<Change>> {
         self.open.get(&transaction)?.changes.last().cloned()
     }
@@ -195,7 +195,7 @@ impl Transactions {
         self.open.contains_key(&transaction)
     }
 
-    /// The transaction is over; its deleted entries go to cleanup if it has committed.
+    /// Ends the transaction. If it has committed, its deleted entries go to cleanup.
     pub(crate) fn end(&mut self, transaction: u32, committed: bool) {
         let Some(open) = self.open.remove(&transaction) else { return };
         for change in open.changes {
@@ -207,19 +207,19 @@ impl Transactions {
         debug_assert!(!self.open.is_empty() || self.locks.is_empty(), "only open transactions hold rows");
     }
 
-    /// The log says that what transactions from before `position` left to be cleaned up is gone.
+    /// Notes from the log that the cleanup of transactions from before `position` is done.
     pub(crate) fn cleaned_up_before(&mut self, position: LogPosition) {
         self.cleanups.retain(|cleanup| cleanup.begin >= position);
     }
 
-    /// Where the log must be kept from, for undo and for cleanup.
+    /// Position from which the log must be kept for undo and cleanup.
     pub(crate) fn oldest_needed(&self) -> LogPosition {
         let open = self.open.values().map(|open| open.begin).min();
         let cleanup = self.cleanups.iter().map(|cleanup| cleanup.begin).min();
         open.unwrap_or(POSITION_END).min(cleanup.unwrap_or(POSITION_END))
     }
 
-    /// Transactions that have not ended, oldest first.
+    /// Numbers of the open transactions, oldest first.
     pub(crate) fn open_ids(&self) -> Vec<u32> {
         let mut ids: Vec<u32> = self.open.keys().copied().collect();
         ids.sort_unstable();

@@ -23,27 +23,27 @@ use super::{Cache, PageKey};
 use crate::error::{Error, Result};
 use crate::judge::{Finding, judge};
 
-/// How long an operation waits for a page from another copy.
+/// Time for which an operation waits for a page from another copy.
 const REPAIR_WAIT: Duration = Duration::from_secs(10);
 
-/// Told of each page that failed its check: database and number.
+/// Callback for each page that failed its check: database and number.
 type OnDamage = Rc<dyn Fn(u8, u32)>;
 
-/// The way to the other copies of an instance's databases.
+/// Pages that wait for a replacement from other copies of the databases.
 #[derive(Default)]
 pub(super) struct Awaited {
     on_damage: RefCell<Option<OnDamage>>,
-    /// A page has been replaced.
+    /// Notified when a page has been replaced.
     pub(super) replaced: Notify,
 }
 
 impl Cache {
-    /// From now on pages that fail their check are reported and awaited.
+    /// Sets the callback. From now on pages that fail their check are reported and waited for.
     pub(crate) fn set_on_damage(&self, on_damage: Rc<dyn Fn(u8, u32)>) {
         *self.0.awaited.on_damage.borrow_mut() = Some(on_damage);
     }
 
-    /// What is told of damage, if other copies can give pages.
+    /// Callback, if other copies can replace pages.
     pub(super) fn on_damage(&self) -> Option<OnDamage> {
         self.0.awaited.on_damage.borrow().clone().filter(|_| self.0.redo.get().is_none())
     }
@@ -62,7 +62,7 @@ impl Cache {
         self.preread(key.db, &[key.pgno], Wanted::Bytes).await
     }
 
-    /// Ends when any page has been replaced. Fails at `until`, which begins with the first call for an operation.
+    /// Waits until any page has been replaced. Fails at `until`, which an operation sets at its first call.
     pub(super) async fn replaced(&self, key: PageKey, until: &mut Option<Time>) -> Result<()> {
         let world = &self.0.world;
         let until = *until.get_or_insert_with(|| world.now() + REPAIR_WAIT);
@@ -73,7 +73,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Puts the page of another copy in the place of one that is awaited.
+    /// Replaces a page that is waited for by the page of another copy.
     pub(crate) async fn replace(&self, key: PageKey, bytes: &[u8]) -> Result<()> {
         let (database, page) = (self.database(key.db)?, PageBuf::copy_of(bytes));
         let is_whole = bytes.len() == self.0.page_bytes;
@@ -98,7 +98,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Takes the turn to replace a page, if it is awaited and no other task has the turn.
+    /// Takes the turn to replace a page, if it is waited for and no other task has the turn.
     fn begin_replacing(&self, key: PageKey) -> bool {
         let mut frames = self.0.frames.borrow_mut();
         let Some(frame) = frames.find(key) else { return false };

@@ -11,19 +11,19 @@ use super::page::CachedPage;
 use super::{Cache, LogPosition, Pins};
 use crate::error::Result;
 
-/// The pages of one database, as operations read them. Nothing can change or leave while a view lives.
+/// View of one database's pages for an operation. No page can change or leave the cache while a view lives.
 pub(crate) struct View<'a> {
     frames: Ref<'a, Frames>,
     db: u8,
     page_bytes: usize,
     now_ns: u64,
-    /// The page asked for last, and its frame: operations ask for a page several times in a row.
+    /// Last requested page and its frame, because operations request a page several times in a row.
     last: Cell<Option<(u32, u32)>>,
     descents: Option<&'a Descents>,
 }
 
 impl<'a> View<'a> {
-    /// Operations remember their last descent here.
+    /// Makes operations remember their last descent.
     pub(crate) fn remembering(self, descents: &'a Descents) -> View<'a> {
         View { descents: Some(descents.of(self.db)), ..self }
     }
@@ -55,14 +55,14 @@ impl Pager for View<'_> {
 }
 
 impl Cache {
-    /// The pages of one database as they are now.
+    /// View of the present pages of one database.
     pub(crate) fn view(&self, db: u8) -> View<'_> {
         let now_ns = self.0.world.now().ns;
         let frames = self.0.frames.borrow();
         View { frames, db, page_bytes: self.0.page_bytes, now_ns, last: Cell::new(None), descents: None }
     }
 
-    /// Calls `log_image` with every page that `mini` makes dirty and whose old contents redo may need.
+    /// Calls `log_image` for every page that `mini` makes dirty and whose old contents redo may need.
     pub(crate) fn images(&self, db: u8, mini: &MiniTransaction, mut log_image: impl FnMut(u32, &CachedPage)) {
         let frames = self.0.frames.borrow();
         for change in mini.changes.iter().filter(|change| !change.formats()) {
@@ -74,21 +74,19 @@ impl Cache {
         }
     }
 
-    /// Ends when a page has been read that `mini` makes anew: what the file had there would take the place of
-    /// the new page.
+    /// Waits for a read in progress of a page that `mini` formats; otherwise the read would overwrite the new page.
     pub(crate) fn arrival_in(&self, db: u8, mini: &MiniTransaction) -> Option<Notify> {
         let made_anew = mini.changes.iter().filter(|change| change.formats());
         made_anew.map(|change| PageKey { db, pgno: change.pgno }).find_map(|key| self.arrival_of(key))
     }
 
-    /// A page that `mini` makes anew and that another copy is to give first: what is given would take the place
-    /// of the new page.
+    /// Returns a page that `mini` formats and that is waiting for its replacement, which would overwrite the new page.
     pub(crate) fn awaited_in(&self, db: u8, mini: &MiniTransaction) -> Option<u32> {
         let mut made_anew = mini.changes.iter().filter(|change| change.formats()).map(|change| change.pgno);
         made_anew.find(|pgno| self.is_awaited(PageKey { db, pgno: *pgno }))
     }
 
-    /// Makes the changes of a mini-transaction that the log holds at `start..end` (`start` includes the images).
+    /// Applies the changes of a mini-transaction that the log holds at `start..end` (`start` includes the images).
     ///
     /// # Errors
     /// A change that does not fit its page; the instance cannot go on.
@@ -127,13 +125,13 @@ impl Cache {
         Ok(())
     }
 
-    /// An operation begins: nothing is held yet.
+    /// Creates an empty set of pinned pages for an operation.
     pub(crate) fn pins(&self) -> Pins {
         Pins { cache: self.clone(), frames: smallvec::SmallVec::new() }
     }
 }
 
-/// A world's page codec as the coding of pages in log records.
+/// A world's page codec as page coding for log records.
 pub(crate) struct CodecCoding {
     pub(crate) codec: std::rc::Rc<dyn world::PageCodec>,
     pub(crate) page_bytes: usize,

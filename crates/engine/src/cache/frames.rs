@@ -20,21 +20,21 @@ use super::unmade::{Unmade, UnmadePages};
 use crate::log::{LogPosition, POSITION_END};
 use crate::page_table::PageTable;
 
-/// Uses closer together than this count as one.
+/// Uses of a page that are closer together than this count as one, ns.
 const CORRELATION_NS: u64 = 128_000_000;
-/// Frames looked at per eviction.
+/// Number of frames examined per eviction.
 const SAMPLE: usize = 16;
-/// Of the pages that a cache may hold, the share that is kept ready for use where others are packed.
+/// Share of a cache's pages that stay unpacked, where idle pages are packed.
 const READY_SHARE: usize = 16;
 
-/// A page of one of the instance's databases.
+/// Identity of a page: database and page number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PageKey {
     pub(crate) db: u8,
     pub(crate) pgno: u32,
 }
 
-/// What a frame has of its page.
+/// Content of a frame.
 ///
 /// ```text
 /// a read:     Arriving -> Page, or Awaited (another copy gives the page) -> free
@@ -43,40 +43,40 @@ pub(crate) struct PageKey {
 ///             InFile -> free, as soon as an operation needs the bytes
 /// ```
 pub(crate) enum Content {
-    /// The frame is free.
+    /// Free frame.
     Nothing,
     /// The page is being read.
     Arriving,
-    /// The page failed its check, and another copy is to give it.
+    /// The page failed its check and waits for a replacement from another copy.
     Awaited,
-    /// The page, verified or made.
+    /// Page that was verified or formatted.
     Page(CachedPage),
-    /// A page that failed its check. Only recovery keeps one, to repair it.
+    /// Page that failed its check; only recovery keeps it, to repair it.
     Damaged(CachedPage),
-    /// What the log says of a page that redo has not made yet.
+    /// Changes from the log to a page that redo has not applied yet.
     Deferred(Box<Unmade>),
-    /// Version and digest of a page that redo has read, or that the file holds just as redo would make it.
+    /// Version and digest of a page that redo has read, or that equals what redo would make of it.
     InFile(Box<Unmade>),
 }
 
-/// One line of a processor's cache: who looks at a frame waits for memory once.
+/// Frame of the cache. It fits into one cache line of the processor, so an access waits for memory once.
 #[repr(align(64))]
 pub(crate) struct Frame {
     db: u8,
     pgno: u32,
     pub(crate) content: Content,
     pub(crate) pins: u32,
-    /// Where the log begins to hold changes that the file may lack; `END` if clean.
+    /// Log position from which changes may be missing in the file; `END` if clean.
     pub(crate) first_dirty: LogPosition,
-    /// Behind the last change; the log must be durable to here before the page is written.
+    /// Log position behind the last change; the log must be durable to here before the page is written.
     pub(crate) last_change: LogPosition,
-    /// A copy of the page is on its way to the file.
+    /// Whether a copy of the page is being written to the file.
     pub(crate) writing: bool,
-    /// Free the frame when the write is done.
+    /// Whether the frame is to be freed when the write is done.
     pub(crate) leaving: bool,
-    /// The page's header is already that of its next write.
+    /// Whether the page's header is already that of its next write.
     pub(crate) is_prepared: bool,
-    /// The frame waits in the queue of those that are ready for use.
+    /// Whether the frame is in the queue of unpacked pages.
     is_ready: Cell<bool>,
     pub(crate) arrival: Option<Notify>,
 }
@@ -108,7 +108,7 @@ impl Frame {
         self.first_dirty != POSITION_END
     }
 
-    /// The page, if it is here and verified.
+    /// Page of the frame, if it is in memory and verified.
     #[inline]
     pub(crate) fn page(&self) -> Option<&CachedPage> {
         if let Content::Page(page) = &self.content { Some(page) } else { None }
@@ -120,7 +120,7 @@ impl Frame {
         if let Content::Page(page) = &mut self.content { Some(page) } else { None }
     }
 
-    /// The page; an empty one in the place of anything else.
+    /// Page of the frame; an empty one if there is none.
     #[inline]
     pub(crate) fn page_or_empty(&mut self, page_bytes: usize) -> &mut CachedPage {
         if self.page().is_none() {
@@ -135,7 +135,7 @@ impl Frame {
     }
 }
 
-/// When the page in a frame was used.
+/// Times of the last two uses of a frame's page.
 #[derive(Default)]
 struct Uses {
     last_ns: Cell<u64>,
@@ -150,40 +150,40 @@ impl Uses {
         }
     }
 
-    /// A page that was read ahead counts as used twice, because the reader will use it. As one used once
-    /// it would leave before every page that has served its purpose.
+    /// Marks a page that was read ahead as used twice, because its reader will use it. Marked as used once, it would
+    /// be evicted before all pages that have served their purpose.
     fn expect_use(&self, now_ns: u64) {
         self.last_ns.set(now_ns);
         self.second_last_ns.set(now_ns);
     }
 
-    /// Frames with smaller values leave first.
+    /// Rank for eviction: frames with smaller values leave first.
     fn rank(&self) -> (u64, u64) {
         (self.second_last_ns.get(), self.last_ns.get())
     }
 }
 
-/// All frames of an instance.
+/// Frames of an instance.
 pub(crate) struct Frames {
     page_bytes: usize,
     frames: Vec<Frame>,
-    /// Of each frame; apart, so that drawing frames to free looks at little memory.
+    /// Use times of each frame, in a separate list so that eviction reads little memory.
     uses: Vec<Uses>,
     free: Vec<u32>,
-    /// Of each database, by its number.
+    /// Page table of each database, by its number.
     tables: Vec<PageTable>,
     capacity: usize,
-    /// Dirty pages in the order of their first change; entries of pages written meanwhile are stale.
+    /// Dirty pages by their first change. Entries of pages that were written meanwhile are stale.
     dirty: VecDeque<(LogPosition, u32)>,
     dirty_count: usize,
     /// First changes of pages that are being written, by frame.
     in_flight: FixedHashMap<u32, LogPosition>,
     random: u64,
     pub(super) spare: SparePages,
-    /// Those without bytes; `None` where each counts as a whole page.
+    /// Memory of pages without bytes; `None` if each counts as a whole page.
     pub(super) unmade: Option<UnmadePages>,
-    /// Frames whose pages are ready for use, with their last use when they were queued; `None` where nothing is
-    /// packed. Frames that were freed meanwhile are stale.
+    /// Frames with unpacked pages, with their last use when queued; `None` if pages are not packed. Entries of freed
+    /// frames are stale.
     ready: Option<RefCell<VecDeque<(u32, u64)>>>,
 }
 
@@ -206,12 +206,12 @@ impl Frames {
         }
     }
 
-    /// From now on pages that are not used are to be packed.
+    /// Starts packing of idle pages.
     pub(crate) fn keep_few_ready(&mut self) {
         self.ready.get_or_insert_default();
     }
 
-    /// The page in `frame` is used.
+    /// Marks the page in `frame` as used.
     #[inline]
     pub(crate) fn touch(&self, frame: u32, now_ns: u64) {
         // Most uses follow others at the same time, which have changed all there is to change.
@@ -220,14 +220,14 @@ impl Frames {
         }
     }
 
-    /// The page in `frame` has come or has changed: it is used, and may have bytes now.
+    /// Marks the frame as recently used and updates its memory count after a read or a change.
     #[inline(never)]
     pub(crate) fn touch_new(&self, frame: u32, now_ns: u64) {
         self.uses_of(frame).touch(now_ns);
         self.is_ready_from(frame, now_ns);
     }
 
-    /// The page in `frame` was read ahead.
+    /// Marks the page in `frame` as read ahead.
     pub(crate) fn expect_use(&self, frame: u32, now_ns: u64) {
         self.uses_of(frame).expect_use(now_ns);
         self.is_ready_from(frame, now_ns);
@@ -247,7 +247,7 @@ impl Frames {
         }
     }
 
-    /// A page that is ready and was not used of late, if more are ready than shall be.
+    /// Returns an unpacked, idle page, if there are more unpacked pages than allowed.
     pub(crate) fn next_to_pack(&mut self) -> Option<u32> {
         let ready = self.ready.as_mut()?.get_mut();
         let limit = self.capacity / READY_SHARE;
@@ -281,36 +281,36 @@ impl Frames {
         self.capacity += frames;
     }
 
-    /// Frames that hold or await a page.
+    /// Number of frames that hold or await a page.
     pub(crate) fn occupied(&self) -> usize {
         self.frames.len() - self.free.len()
     }
 
-    /// Frames that a page could take now.
+    /// Number of frames that a page could take now.
     pub(crate) fn available(&self) -> usize {
         let (unmade, unmade_bytes) = self.unmade.as_ref().map_or((0, 0), UnmadePages::size);
         let pages = self.occupied() - unmade + unmade_bytes.div_ceil(self.page_bytes);
         self.capacity.saturating_sub(pages)
     }
 
-    /// From now on a page without bytes counts as the memory that it takes.
+    /// Counts pages without bytes by the memory that they take, from now on.
     pub(crate) fn count_unmade_by_size(&mut self) {
         self.unmade.get_or_insert_default();
     }
 
-    /// An operation does not hold the page any more.
+    /// Notes that an operation no longer holds the page.
     pub(crate) fn unpin(&mut self, frame: u32) {
         let slot = self.get_mut(frame);
         assert!(slot.pins > 0, "nobody holds the page");
         slot.pins -= 1;
     }
 
-    /// Frames whose pages operations hold.
+    /// Number of frames whose pages operations hold.
     pub(crate) fn pinned(&self) -> usize {
         self.frames.iter().filter(|slot| slot.pins > 0).count()
     }
 
-    /// Frames whose pages operations hold or are reading.
+    /// Number of frames whose pages operations hold or are reading.
     pub(crate) fn in_use(&self) -> usize {
         let is_used = |slot: &&Frame| slot.pins > 0 || matches!(slot.content, Content::Arriving);
         self.frames.iter().filter(is_used).count()
@@ -341,8 +341,8 @@ impl Frames {
         &mut self.frames[frame as usize]
     }
 
-    /// Takes a frame for a page that is in none. Going over the capacity is allowed: a change that needs a new page
-    /// cannot wait between its log record and its application; the scavenger makes up for it.
+    /// Takes a free frame for a page. May exceed the capacity, because a change that needs a new page cannot wait
+    /// between its log record and its application; the scavenger frees frames afterwards.
     pub(crate) fn occupy(&mut self, key: PageKey, content: Content) -> u32 {
         let frame = self.free.pop().unwrap_or_else(|| {
             self.frames.push(Frame::empty());
@@ -359,7 +359,7 @@ impl Frames {
         frame
     }
 
-    /// Empties a frame.
+    /// Frees a frame.
     pub(crate) fn release(&mut self, frame: u32) {
         let slot = self.get_mut(frame);
         assert!(!slot.is_dirty() && !slot.writing && slot.pins == 0, "a page that is needed leaves memory");
@@ -372,7 +372,7 @@ impl Frames {
         self.free.push(frame);
     }
 
-    /// The page in `frame` has been changed by the record at `start..end`.
+    /// Notes that the record at `start..end` changed the page in `frame`.
     pub(crate) fn mark_changed(&mut self, frame: u32, start: LogPosition, end: LogPosition) {
         let slot = &mut self.frames[frame as usize];
         assert!(start <= end && slot.last_change <= end, "changes come in the order of the log");
@@ -389,7 +389,7 @@ impl Frames {
         }
     }
 
-    /// The page in `frame` is what the file holds, so there is nothing to write.
+    /// Notes that the page in `frame` equals the file, so there is nothing to write.
     pub(crate) fn mark_clean(&mut self, frame: u32) {
         let slot = &mut self.frames[frame as usize];
         if slot.is_dirty() {
@@ -398,13 +398,13 @@ impl Frames {
         }
     }
 
-    /// Pages that redo has not made, or not kept.
+    /// Number of pages whose bytes redo has not made, or not kept.
     pub(crate) fn without_bytes(&self) -> impl Iterator<Item = PageKey> {
         let has_no_bytes = |slot: &&Frame| matches!(slot.content, Content::Deferred(_) | Content::InFile(_));
         self.frames.iter().filter(has_no_bytes).map(Frame::key)
     }
 
-    /// The page is copied out to be written: it counts as in flight from its first change on.
+    /// Notes that the page was copied for a write: it counts as in flight from its first change on.
     pub(crate) fn begin_write(&mut self, frame: u32) -> LogPosition {
         let slot = &mut self.frames[frame as usize];
         let first = std::mem::replace(&mut slot.first_dirty, POSITION_END);
@@ -415,7 +415,7 @@ impl Frames {
         first
     }
 
-    /// The write is done. Returns whether the frame was freed.
+    /// Notes that the write is done. Returns whether the frame was freed.
     pub(crate) fn end_write(&mut self, frame: u32, first_dirty: LogPosition) -> bool {
         let begun = self.in_flight.remove(&frame);
         assert!(begun == Some(first_dirty), "a write ends that nobody has begun");
@@ -428,7 +428,7 @@ impl Frames {
         leaves
     }
 
-    /// The dirty page whose first change is the oldest.
+    /// Dirty page with the oldest first change.
     pub(crate) fn oldest_dirty(&mut self) -> Option<(LogPosition, u32)> {
         while let Some(&(position, frame)) = self.dirty.front() {
             if self.frames[frame as usize].first_dirty == position {
@@ -439,14 +439,14 @@ impl Frames {
         None
     }
 
-    /// The first change that is not yet written: dirty or in flight.
+    /// Oldest first change of a page that is dirty or being written.
     pub(crate) fn oldest_unwritten(&mut self) -> LogPosition {
         let dirty = self.oldest_dirty().map_or(POSITION_END, |(position, _)| position);
         let writing = self.in_flight.values().copied().min().unwrap_or(POSITION_END);
         dirty.min(writing)
     }
 
-    /// A frame to free, by LRU-2 over a random sample; `None` if the sample held nothing that may leave.
+    /// Selects a frame to free, by LRU-2 over a random sample; `None` if the sample had none that may leave.
     pub(crate) fn pick_victim(&mut self) -> Option<u32> {
         // All of them first: they lie far apart, and so the processor waits for memory once and not for each.
         let mut sample = [(0, (0, 0)); SAMPLE];
@@ -463,7 +463,7 @@ impl Frames {
         victim
     }
 
-    /// The dirty, writable pages around the one in `frame`, adjacent in the file, at most `limit` of them.
+    /// Dirty, writable pages around the one in `frame`, adjacent in the file, at most `limit`.
     pub(crate) fn dirty_run(&self, frame: u32, limit: usize) -> std::ops::RangeInclusive<u32> {
         let key = self.get(frame).key();
         let joins = |pgno: u32| {
@@ -480,7 +480,7 @@ impl Frames {
     }
 }
 
-/// The next number below `limit`.
+/// Draws a number below `limit`.
 #[inline]
 fn draw(state: &mut u64, limit: usize) -> u32 {
     // xorshift64*: replacement needs no better, and the same seed gives the same evictions.

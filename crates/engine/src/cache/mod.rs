@@ -56,41 +56,41 @@ use crate::signal::Poison;
 /// Memory of a frame without its page, in bytes.
 const FRAME_BYTES: usize = 64;
 
-/// Smallest cache with which every operation can hold what it needs.
+/// Least number of frames with which every operation can hold the pages that it needs.
 const FRAMES_MIN: usize = 64;
 
-/// What the cache does and holds at the moment.
+/// State of the page cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheStatus {
     /// Bytes of pages in the cache.
     pub resident_bytes: u64,
-    /// Bytes it may hold.
+    /// Capacity of the cache, bytes.
     pub capacity_bytes: u64,
-    /// Pages changed and not yet written.
+    /// Number of pages that were changed and not yet written.
     pub dirty_pages: u64,
-    /// Times an operation had to wait for a free buffer, since the start.
+    /// Page fault stalls since the start: waits of an operation for a free buffer.
     pub page_fault_stalls: u64,
-    /// Those of them that storage of any speed would have: operations held or read more pages at once than the cache
-    /// keeps free, so the cache is too small for the load.
+    /// Page fault stalls that storage of any speed would have: operations held or read more pages at once than the
+    /// cache keeps free, so the cache is too small for the load.
     pub small_cache_stalls: u64,
 }
 
-/// A database as the cache sees it.
+/// Database in the page cache.
 pub(crate) struct CachedDatabase {
     pub(crate) file: IoFile,
-    /// How the log holds its pages.
+    /// Coding of its pages in the log.
     coding: Rc<dyn PageCoding>,
-    /// The template whose pages need no check.
+    /// Identity of the template, whose pages need no check.
     pub(crate) template_id: Option<u64>,
-    /// The same, if its pages can be used without their bytes.
+    /// Template, if its pages can be used without their bytes.
     template: Option<Rc<Template>>,
-    /// The versions that pages of the file have.
+    /// Versions of the pages in the file.
     flush_map: Option<FlushMap>,
-    /// Whether pages that are not used are packed.
+    /// Whether idle pages are packed.
     packs_pages: bool,
-    /// Oldest first change of pages written since the last sync began.
+    /// Oldest first change of the pages written since the last sync began.
     unsynced: Cell<LogPosition>,
-    /// The same, of a sync under way.
+    /// Oldest first change that a sync in progress covers.
     syncing: Cell<LogPosition>,
     syncs_running: Cell<u32>,
 }
@@ -115,12 +115,12 @@ impl CachedDatabase {
         }
     }
 
-    /// Pages that are read are compared with `flush_map`.
+    /// Makes reads compare pages with `flush_map`.
     pub(crate) fn compared_with(self, flush_map: FlushMap) -> CachedDatabase {
         CachedDatabase { flush_map: Some(flush_map), ..self }
     }
 
-    /// Whether page `pgno`, which is good by itself, is the one that was written there last.
+    /// Whether page `pgno`, which passed its check, is the version that was last written.
     fn is_newest(&self, pgno: u32, page: &PageBuf) -> bool {
         self.flush_map.as_ref().is_none_or(|map| !map.contradicts(pgno, dbtime(page, pgno, self.template_id)))
     }
@@ -136,32 +136,32 @@ struct Inner {
     page_bytes: usize,
     flush_start: f64,
     flush_stop: f64,
-    /// Free frames below which the scavenger starts.
+    /// Number of free frames below which the scavenger starts.
     scavenge_start: Cell<usize>,
-    /// Free frames at which it stops.
+    /// Number of free frames at which the scavenger stops.
     scavenge_stop: Cell<usize>,
     log: RefCell<Option<Log>>,
     frames: RefCell<Frames>,
     databases: RefCell<Vec<Option<Rc<CachedDatabase>>>>,
-    /// While the log is redone.
+    /// State of redo, while it runs.
     redo: Cell<Option<RedoFor>>,
     awaited: awaited::Awaited,
-    /// A frame became free.
+    /// Notified when a frame becomes free.
     freed: Notify,
-    /// Free frames are short.
+    /// Wakes the scavenger when free frames are short.
     scavenge: Notify,
-    /// A page write ended.
+    /// Notified when a page write ends.
     written: Notify,
     writes_running: Cell<usize>,
-    /// Frames that become free when the write of their page ends.
+    /// Number of frames that become free when the write of their page ends.
     leaving: Cell<usize>,
     stalls: Cell<u64>,
     small_cache_stalls: Cell<u64>,
-    /// The bytes of the page being encoded.
+    /// Buffer for the encoding of a page.
     scratch: RefCell<Vec<u8>>,
 }
 
-/// Pages held for one operation; released when dropped.
+/// Pages that an operation holds; released when dropped.
 pub(crate) struct Pins {
     cache: Cache,
     frames: SmallVec<[u32; 8]>,
@@ -207,12 +207,13 @@ impl Cache {
         cache
     }
 
-    /// The log that must be durable before pages are written.
+    /// Sets the log that must be durable before pages are written.
     pub(crate) fn set_log(&self, log: Option<Log>) {
         *self.0.log.borrow_mut() = log;
     }
 
-    /// Redo begins, or has ended. While it goes on, pages that fail their check are kept, to be repaired from the log.
+    /// Notes that redo begins or has ended. Meanwhile pages that fail their check are kept, to be repaired from the
+    /// log.
     pub(crate) fn set_redo(&self, redo: Option<RedoFor>) {
         if redo == Some(RedoFor::Worker) {
             self.0.frames.borrow_mut().count_unmade_by_size();
@@ -220,7 +221,7 @@ impl Cache {
         self.0.redo.set(redo);
     }
 
-    /// Whether the instance still lives.
+    /// Failure state of the instance.
     pub(crate) fn poison(&self) -> &Poison {
         &self.0.poison
     }
@@ -258,17 +259,17 @@ impl Cache {
         }
     }
 
-    /// Pages that operations hold.
+    /// Number of pages that operations hold.
     pub(crate) fn pinned_pages(&self) -> usize {
         self.0.frames.borrow().pinned()
     }
 
-    /// How many pages it may hold.
+    /// Largest number of pages in the cache.
     pub(crate) fn capacity(&self) -> usize {
         self.0.frames.borrow().capacity()
     }
 
-    /// The first change that the files may lack: dirty, in flight, or not yet synced.
+    /// Oldest first change that the files may lack: of a page that is dirty, in flight, or not yet synced.
     pub(crate) fn oldest_not_durable(&self) -> LogPosition {
         let unwritten = self.0.frames.borrow_mut().oldest_unwritten();
         let databases = self.0.databases.borrow();
@@ -276,13 +277,13 @@ impl Cache {
         unwritten.min(unsynced.unwrap_or(POSITION_END))
     }
 
-    /// The files hold every change of every page, durably.
+    /// Asserts that the files hold every change of every page, durably.
     pub(crate) fn assert_all_written(&self) {
         let oldest = self.oldest_not_durable();
         assert!(oldest == POSITION_END, "the files may lack changes from {oldest:?} on");
     }
 
-    /// Whether the file may lack what this page is now.
+    /// Whether the file may lack the present version of the page.
     pub(crate) fn is_unwritten(&self, key: PageKey) -> bool {
         let frames = self.0.frames.borrow();
         let frame = frames.find(key).map(|frame| frames.get(frame));

@@ -10,24 +10,23 @@ use btree::{Misfit, NodeFunction, PageChange, PageView, SparsePage};
 use edb::page::{PageMut, PageRef};
 use world::{PageBuf, PageCodec};
 
-/// Pages that have left whose memory is kept.
+/// Largest number of freed page structures that are kept for reuse.
 const SPARE_MAX: usize = 256;
 
-/// The template of a database whose pages can be used and written without making their bytes.
+/// Template of a database whose pages can be used and written without their bytes.
 pub(crate) struct Template {
     pub(crate) nodes: Rc<dyn NodeFunction>,
-    /// Of the same template.
+    /// Codec of the same template.
     pub(crate) codec: Rc<dyn PageCodec>,
 }
 
-/// Pages without bytes that have left: their memory is for those that come. Many leave at a time, which is slow for an
-/// allocator.
+/// Freed structures of pages without bytes, for reuse: many are freed at a time, which is slow for an allocator.
 #[derive(Default)]
 #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
 pub(crate) struct SparePages(Vec<Box<SparsePage>>);
 
 impl SparePages {
-    /// `page` has left.
+    /// Keeps the structure of a page that left the cache.
     pub(super) fn keep(&mut self, page: CachedPage) {
         if let CachedPage::Sparse(page) = page
             && self.0.len() < SPARE_MAX
@@ -43,14 +42,14 @@ impl SparePages {
     }
 }
 
-/// In a box, so that frames stay small: looking for pages to free goes over many of them.
+/// Page in the cache. Its contents are boxed, so that frames stay small for the search of pages to free.
 pub(crate) enum CachedPage {
     Buf(Box<PageBuf>),
     Sparse(Box<SparsePage>),
 }
 
 impl CachedPage {
-    /// Page `pgno` that was read and found good. `template`: the database's, if there is one.
+    /// Page `pgno` that was read and passed its check. `template`: that of the database, if there is one.
     pub(crate) fn arrived(
         page: PageBuf,
         pgno: u32,
@@ -74,12 +73,12 @@ impl CachedPage {
         CachedPage::Sparse(spare.boxed(sparse))
     }
 
-    /// A page of bytes.
+    /// Page as plain bytes.
     pub(crate) fn of(page: PageBuf) -> CachedPage {
         CachedPage::Buf(Box::new(page))
     }
 
-    /// A page about to be made anew.
+    /// Empty page that is about to be formatted.
     pub(crate) fn empty(page_bytes: usize) -> CachedPage {
         CachedPage::of(PageBuf::empty(page_bytes))
     }
@@ -92,7 +91,7 @@ impl CachedPage {
         }
     }
 
-    /// The page to change as bytes; its checksums need not be right.
+    /// Page as bytes for changes; checksums need not be right.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         if let CachedPage::Sparse(page) = self {
             *self = CachedPage::of(bytes_of(page));
@@ -103,7 +102,7 @@ impl CachedPage {
         }
     }
 
-    /// Makes a change.
+    /// Applies a change to the page.
     ///
     /// # Errors
     /// If it does not fit; the page is then undefined.
@@ -116,9 +115,8 @@ impl CachedPage {
         change.apply(self.bytes_mut(), dbtime)
     }
 
-    /// What is written to the file: the page as it is now, stamped.
-    /// `is_prepared`: its header is already that of this write. `template`: the database's, if there is one. `scratch`:
-    /// memory to work in.
+    /// Copy of the page for a write, with checksums. `is_prepared`: its header is already that of this write.
+    /// `template`: that of the database, if there is one. `scratch`: work space.
     pub(crate) fn stamped_copy(
         &mut self,
         pgno: u32,
@@ -155,14 +153,14 @@ impl CachedPage {
         }
     }
 
-    /// Whether both say the same in the same version.
+    /// Whether two pages hold the same contents in the same version.
     pub(crate) fn says_the_same(&self, template: PageRef) -> bool {
         self.view().to_ref().says_the_same(template)
     }
 }
 
 impl Template {
-    /// A page of this template to be written: its edits.
+    /// Page of this template as the encoding of its edits, for a write.
     fn encoded(&self, page: &SparsePage, scratch: &mut Vec<u8>) -> PageBuf {
         let (index, len) = (u64::from(page.pgno()) + 1, page.outline().page_bytes as usize);
         scratch.clear();
@@ -178,7 +176,7 @@ impl Template {
     }
 }
 
-/// The bytes of a page, checksums apart.
+/// Bytes of a page, except its checksums.
 fn bytes_of(page: &SparsePage) -> PageBuf {
     let mut bytes = PageBuf::empty(page.outline().page_bytes as usize);
     page.fill(bytes.as_mut_slice());

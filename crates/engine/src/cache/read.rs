@@ -12,20 +12,20 @@ use super::{Cache, CachedDatabase, PageKey, Pins};
 use crate::error::{Error, Result};
 use crate::judge::{Finding, STALE, judge};
 
-/// Largest read of adjacent pages.
+/// Largest read of adjacent pages, bytes.
 const READ_BYTES_MAX: usize = 256 << 10;
 
 enum Found {
     Here(u32),
-    /// Redo has read it, and kept no bytes.
+    /// Redo has read the page and kept no bytes.
     NotKept(u32),
     Arriving(Notify),
-    /// Another copy is to give it.
+    /// Another copy is to replace the page.
     Awaited,
     Absent,
 }
 
-/// Frames of a read under way. If the reader is dropped in the middle, the frames are given back and the waiters retry.
+/// Frames of a read in progress. If the reader is dropped, they are freed and waiting operations retry.
 struct Arrival {
     cache: Cache,
     frames: SmallVec<[u32; 1]>,
@@ -34,41 +34,41 @@ struct Arrival {
 }
 
 impl Wanted {
-    /// Of a page that a record names; `is_whole`: the record holds the page as a whole.
+    /// What redo needs of a page that a record names; `is_whole`: the record contains the whole page.
     pub(crate) fn by_record(is_whole: bool) -> Wanted {
         // A change goes on what redo has made, of which there may be no more than what the file has by then.
         if is_whole { Wanted::Version } else { Wanted::Bytes }
     }
 }
 
-/// Why pages are read.
+/// Purpose of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Use,
-    /// They will be used later.
+    /// The pages will be used later.
     Ahead,
 }
 
-/// What of pages is wanted.
+/// Part of a page that a caller needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Bytes,
-    /// What the file holds, for redo of a page that the log has as a whole.
+    /// Its version in the file, for redo of a page that the log contains as a whole.
     Version,
 }
 
 impl Cache {
-    /// Brings a page in and holds it in `pins`.
+    /// Reads a page if needed and pins it in `pins`.
     pub(crate) async fn fetch(&self, key: PageKey, pins: &mut Pins) -> Result<()> {
         self.bring_in(key, pins, Wanted::Bytes).await
     }
 
-    /// Holds what redo needs of a page that the log is going to replace: its bytes only where others see them, too.
+    /// Pins what redo needs of a page that the log will replace: its bytes only if readers see them, too.
     pub(crate) async fn fetch_for_redo(&self, key: PageKey, pins: &mut Pins) -> Result<()> {
         self.bring_in(key, pins, self.wanted_of_redo()).await
     }
 
-    /// Others see the pages of a passive copy while it redoes the log.
+    /// Part of a page that redo needs: readers see the pages of a passive copy during redo.
     fn wanted_of_redo(&self) -> Wanted {
         if self.pages_wait() { Wanted::Version } else { Wanted::Bytes }
     }
@@ -115,7 +115,7 @@ impl Cache {
         }
     }
 
-    /// Counts a wait for a free buffer, and whether the size of the cache is its cause.
+    /// Counts a page fault stall, and whether the size of the cache caused it.
     fn count_stall(&self) {
         self.0.stalls.set(self.0.stalls.get() + 1);
         if self.0.frames.borrow().in_use() > self.0.scavenge_stop.get() {
@@ -123,8 +123,8 @@ impl Cache {
         }
     }
 
-    /// Brings in pages ahead of need, adjacent ones in one read. `pgnos` ascend. Stops early, without an error, when
-    /// memory is short. Damage is no error here either: the operation that needs the page will meet it.
+    /// Reads pages ahead, adjacent ones in one read. `pgnos` ascend. Stops early, without an error, if memory is
+    /// short. Damage is no error here, because the operation that needs the page will meet it.
     pub(crate) async fn preread(&self, db: u8, pgnos: &[u32], wanted: Wanted) -> Result<()> {
         let wanted = if wanted == Wanted::Version { self.wanted_of_redo() } else { wanted };
         let mut at = 0;
@@ -163,19 +163,19 @@ impl Cache {
     }
 
     /// Wakes the next task that waits for a frame, if frames are free. A task that was woken and did not use its frame
-    /// calls this, or the next one would wait although frames are free.
+    /// calls this, because otherwise the next one would wait although frames are free.
     pub(crate) fn pass_on_room(&self) {
         if self.0.frames.borrow().available() > 0 {
             self.0.freed.notify_one();
         }
     }
 
-    /// Whether a page is neither in memory nor on its way.
+    /// Whether a page is neither in memory nor being read.
     pub(crate) fn is_absent(&self, key: PageKey) -> bool {
         matches!(self.look_up(key), Found::Absent)
     }
 
-    /// Ends when a page that is on its way has come, or will not.
+    /// Waits until a page that is being read has arrived or failed.
     pub(super) fn arrival_of(&self, key: PageKey) -> Option<Notify> {
         match self.look_up(key) {
             Found::Arriving(arrival) => Some(arrival),
@@ -203,7 +203,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Makes frames for `count` pages from `first` on, which are in none.
+    /// Reserves frames for `count` absent pages from `first` on.
     fn expect_pages(&self, first: PageKey, count: usize, purpose: Purpose, wanted: Wanted) -> Arrival {
         let mut arrival = Arrival { cache: self.clone(), frames: SmallVec::new(), purpose, wanted };
         let mut frames = self.0.frames.borrow_mut();
@@ -280,8 +280,8 @@ impl Cache {
         first_damage.map_or(Ok(()), Err)
     }
 
-    /// Pages of which some lie behind the end of the file: to recovery those are pages to be repaired, and the
-    /// others are whole.
+    /// Handles a read that passed the end of the file: to recovery the missing pages are pages to repair, and the
+    /// others are good.
     async fn read_over_the_end(&self, database: &CachedDatabase, offset: u64, count: usize) -> Result<Bufs> {
         let page_bytes = self.0.page_bytes;
         let mut pages = Bufs::new();

@@ -32,29 +32,30 @@ use super::unmade::{InFile, LoggedPage, Rebuilt, RedoOutcome, Unmade, change, wr
 use super::{Cache, LogPosition};
 use crate::error::Result;
 
-/// Changes that wait until their page is made: about as much memory as the page.
+/// Largest number of changes that wait for their page, about as much memory as the page.
 const CHANGES_WAITING_MAX: usize = 256;
 
-/// Where redo has a page from.
+/// Source of a page in redo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// From the file: nothing is known of it.
+    /// The file; nothing is known about the page.
     File,
-    /// From the log that is being replayed.
+    /// The log that is being replayed.
     Log,
-    /// From another copy, as whole as one from the log, and maybe newer than where replay is.
+    /// Another copy: as whole as from the log, and perhaps newer than the position of replay.
     Copy,
 }
 
-/// Who redoes the log.
+/// Role of the cache during redo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RedoFor {
-    /// An instance that opens: no page is needed before it is written at the end. A page without bytes keeps its
-    /// place in the cache, so that the reads are those of published recoveries.
+    /// Opening instance: no page is needed before it is written at the end. A page without bytes keeps its frame, so
+    /// that reads are those of published recoveries.
     Opening,
-    /// A worker of an opening. As many pages as memory has room for wait: none of them is read or written twice.
+    /// Worker of an opening instance: as many pages as memory allows wait for their changes, so that none is read or
+    /// written twice.
     Worker,
-    /// A passive copy, whose log goes on.
+    /// Passive copy, which replays without end.
     Standby,
 }
 
@@ -63,7 +64,8 @@ fn left_memory() -> String {
 }
 
 impl Frame {
-    /// The version of the page, or that which redo will make of it; `None` without a page, or if it failed its check.
+    /// Version of the page, or the version that redo will make of it; `None` without a page, or if it failed its
+    /// check.
     fn version(&self) -> Option<u64> {
         match &self.content {
             Content::InFile(unmade) | Content::Deferred(unmade) => Some(unmade.dbtime),
@@ -72,7 +74,7 @@ impl Frame {
         }
     }
 
-    /// What the frame has of its page before that is replaced from the log.
+    /// State of the page in its frame, before the log replaces it.
     fn before(&self) -> Result<Rebuilt, String> {
         match self.content {
             Content::Arriving | Content::Nothing | Content::Awaited => Err(left_memory()),
@@ -81,7 +83,7 @@ impl Frame {
         }
     }
 
-    /// What the file holds of the page, if that was read, is as it was read, and newer than `dbtime`.
+    /// State of the page in the file, if it was read, is unchanged, and is newer than `dbtime`.
     fn newer_in_file(&self, dbtime: u64) -> Option<InFile> {
         let in_file = match &self.content {
             Content::InFile(unmade) => unmade.in_file?,
@@ -101,8 +103,7 @@ impl Frame {
 }
 
 impl Cache {
-    /// Redo of one change on its page, which is in memory; `base` is where the page has come from, `ops` are the bytes
-    /// of the record.
+    /// Redo of one change on its page, which is in memory. `base`: source of the page; `ops`: bytes of the record.
     pub(crate) fn redo(
         &self,
         record: PageRecord,
@@ -157,7 +158,7 @@ impl Cache {
         outcome
     }
 
-    /// Puts a page of the log in the place of what the file has; says what that was.
+    /// Replaces a page by the whole page in the log. Returns what the file had.
     ///
     /// # Errors
     /// Why it cannot be.
@@ -184,7 +185,7 @@ impl Cache {
         Ok(before)
     }
 
-    /// The log holds a page once more as a whole, in the very version that redo has come to.
+    /// Handles a further whole page in the log, of the very version that redo has reached.
     ///
     /// # Errors
     /// If it makes no sense.
@@ -217,8 +218,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Replaces the page, behind the last record that was replayed, which ends
-    /// `at`; `None` if it is not in memory.
+    /// Replaces the page behind the last replayed record, which ends `at`; `None` if it is not in memory.
     pub(crate) fn put(&self, key: PageKey, page: PageBuf, at: LogPosition) -> Option<()> {
         let mut frames = self.0.frames.borrow_mut();
         let frame = frames.find(key)?;
@@ -231,13 +231,13 @@ impl Cache {
         Some(())
     }
 
-    /// The dbtime to which redo has come with a page that is known and did not fail its check.
+    /// Version that redo has reached with a page that is known and passed its check.
     pub(crate) fn version(&self, key: PageKey) -> Option<u64> {
         let frames = self.0.frames.borrow();
         frames.get(frames.find(key)?).version()
     }
 
-    /// Redo has ended: all its pages are made.
+    /// Makes all pages at the end of redo.
     ///
     /// # Errors
     /// A page of which the log makes no sense.
@@ -246,8 +246,8 @@ impl Cache {
         keys.into_iter().try_for_each(|key| self.make(key).map(drop))
     }
 
-    /// Makes a page that waits for its bytes. Frees the frame of one that only the file holds: the next operation
-    /// reads it. Returns whether it was made.
+    /// Makes the bytes of a page from its waiting changes. Frees the frame of one that equals the file; the next
+    /// operation reads it. Returns whether the page was made.
     ///
     /// # Errors
     /// A page of which the log makes no sense.
@@ -271,7 +271,7 @@ impl Cache {
         }
     }
 
-    /// Makes a page that has come to the version that the file holds; if it is that, none of it stays.
+    /// Makes a page that has reached the version in the file; if both are equal, nothing of it stays in memory.
     fn make_if_due(&self, frames: &mut Frames, frame: u32) -> Result<(), String> {
         let slot = frames.get_mut(frame);
         let key = slot.key();
@@ -293,7 +293,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Whether redo needs no bytes of a page before it is written.
+    /// Whether redo needs the bytes of a page only when it is written.
     pub(super) fn pages_wait(&self) -> bool {
         matches!(self.0.redo.get(), Some(RedoFor::Opening | RedoFor::Worker))
     }
@@ -303,7 +303,7 @@ impl Cache {
     }
 }
 
-/// What can be said of a change without the page, which verified.
+/// Result of redo for a change whose page is not in memory but passed its check.
 fn redo_without_page(page_dbtime: u64, dbtime: u64, base: Base) -> Option<RedoOutcome> {
     match base {
         _ if planted!(RedoWithoutDbtime) => None,
@@ -317,7 +317,7 @@ fn redo_without_page(page_dbtime: u64, dbtime: u64, base: Base) -> Option<RedoOu
     }
 }
 
-/// Redo of a change on a page that came whole from the log or from another copy.
+/// Redo of a change on a page that came whole from the log or another copy.
 fn redo_on(page: &mut CachedPage, change: &PageChange, dbtime: u64) -> RedoOutcome {
     if planted!(RedoWithoutDbtime) {
         return match page.apply(change, dbtime) {

@@ -6,8 +6,8 @@ use super::Cache;
 use crate::error::Error;
 use crate::signal::{Dropped, StopSignal};
 
-/// Frees pages while an instance opens. Dropped, it ends, and with it everything that the instance has begun:
-/// an opening whose caller lets go of it leaves no task behind.
+/// Task that frees pages during an opening. Dropping it ends it together with everything that the instance has begun,
+/// so a dropped opening leaves no task behind.
 pub(crate) struct Scavenger {
     world: World,
     cache: Cache,
@@ -17,7 +17,7 @@ pub(crate) struct Scavenger {
 }
 
 impl Scavenger {
-    /// If this is dropped before its end, `dropped` learns of the opening.
+    /// Starts the task. If it is dropped early, `dropped` learns of the opening.
     pub(crate) fn start(world: &World, cache: &Cache, dropped: &Dropped) -> Scavenger {
         let stop = StopSignal::new();
         let (scavenged, stopped, working) = (cache.clone(), stop.clone(), cache.poison().working());
@@ -29,7 +29,7 @@ impl Scavenger {
         Scavenger { world, cache, dropped, stop, task: Some(task) }
     }
 
-    /// The open instance has it from now on.
+    /// Passes the task on to the open instance.
     pub(crate) fn hand_over(mut self) -> Option<Task<()>> {
         self.task.take()
     }

@@ -19,17 +19,17 @@ use crate::recovery::{Named, Pace, Prereader, runs};
 use crate::signal::{Poison, StopSignal};
 
 pub(super) const PAGE_BYTES: usize = 4096;
-/// Of each page in the file.
+/// Dbtime of each page in the test file.
 pub(super) const FILE_DBTIME: u64 = 1000;
 const FILE_PAGES: u32 = 128;
-/// Pages that are freed at once when free ones are short.
+/// Number of pages freed at once when free ones are short.
 const FREED_AT_ONCE: usize = 8;
 
 pub(super) fn key(pgno: u32) -> PageKey {
     PageKey { db: 1, pgno }
 }
 
-/// The smallest cache over a file of valid pages.
+/// Smallest cache, over a file of valid pages.
 pub(super) async fn small_cache(world: &World) -> Cache {
     let counters = Counters::default();
     let file = IoFile::open(world, "/v/1.edb", OpenMode::CreateNew, &counters).await.unwrap();
@@ -50,7 +50,7 @@ pub(super) async fn small_cache(world: &World) -> Cache {
     cache
 }
 
-/// Pages that have served their purpose leave before those that were read for what comes next.
+/// Pages that have served their purpose leave before pages that were read ahead.
 #[test]
 fn pages_read_ahead_stay_until_they_are_used() {
     let sim = Simulation::new(1, SimConfig::default());
@@ -118,7 +118,7 @@ fn when_room_comes<F: Future<Output = ()>>(waiting: impl FnOnce(World, Cache) ->
     });
 }
 
-/// All who are woken want the same page: they need one frame, and the next waiter must have another.
+/// All woken tasks want the same page: they need one frame, and the next waiter must get another.
 #[test]
 fn a_free_page_that_is_not_used_goes_to_the_next_who_waits() {
     when_room_comes(|_, cache| async move {
@@ -163,8 +163,9 @@ fn redo_finds_the_pages_before_the_end_of_a_file_whole() {
     });
 }
 
-/// A cache of 64 pages, of which it keeps 8 free, that has none left: operations hold every page, or every page waits
-/// to be written. Returns the waits of one more read: all, and those that the size of the cache caused.
+/// Stalls of a cache of 64 pages without a free one, of which it should keep 8 free: operations hold every page, or
+/// every page waits to be written. Returns the stalls of one more read: all, and those caused by the size of the
+/// cache.
 fn stalls(held: bool) -> (u64, u64) {
     let sim = Simulation::new(1, SimConfig::default());
     let world = sim.host("h");

@@ -9,17 +9,17 @@ use world::PageBuf;
 
 use super::FRAME_BYTES;
 
-/// A page as the log holds it.
+/// Whole page in the log.
 pub(crate) struct LoggedPage {
     pub(crate) dbtime: u64,
-    /// What the coding of its database has made of it.
+    /// Page in the coding of its database.
     pub(crate) encoded: Box<[u8]>,
 }
 
-/// What any page without bytes takes.
+/// Memory of any page without bytes, bytes.
 const UNMADE_BYTES: usize = FRAME_BYTES + size_of::<Unmade>();
 
-/// All pages of a cache of which there are no bytes.
+/// All pages of a cache that have no bytes.
 #[derive(Clone, Default)]
 pub(super) struct UnmadePages(Rc<Tally>);
 
@@ -29,35 +29,35 @@ struct Tally {
     bytes: Cell<usize>,
 }
 
-/// The part of one page in the memory of all unmade ones; gives it back when it is dropped.
+/// Share of one page in the memory of all pages without bytes; returned when dropped.
 struct Share {
     of: UnmadePages,
     bytes: usize,
 }
 
-/// Changes of a page that wait, as the log holds them. There are millions in a recovery, and most of them are needed
-/// once, so they are decoded only then.
+/// Waiting changes of a page, as in the log. A recovery has millions, most of which are needed once, so they are
+/// decoded only then.
 #[derive(Default)]
 struct Changes {
-    /// Of each the dbtime that it gives the page, the length of its edits, and these.
+    /// Encoded changes: for each the dbtime that it gives the page, the length of its edits, and the edits.
     bytes: Vec<u8>,
     count: usize,
 }
 
-/// What redo knows of a page without having its bytes.
+/// Page that redo knows without its bytes: an image or none, and the changes that wait.
 pub(super) struct Unmade {
-    /// `None`: its first change makes it anew, or nothing waits.
+    /// Image in the log; `None`: the first change formats the page, or nothing waits.
     image: Option<LoggedPage>,
     changes: Changes,
-    /// The version that all of it makes; that of the file if nothing waits.
+    /// Version of the page with all changes; that of the file if nothing waits.
     pub(super) dbtime: u64,
-    /// What the file holds, if redo has not come past it.
+    /// State of the page in the file, if redo has not passed it.
     pub(super) in_file: Option<InFile>,
-    /// `None` where it counts as a whole page.
+    /// Share of memory; `None` if it counts as a whole page.
     share: Option<Share>,
 }
 
-/// What the file holds of a page.
+/// State of a page in its file: version and digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct InFile {
     pub(super) dbtime: u64,
@@ -70,22 +70,22 @@ impl InFile {
     }
 }
 
-/// What redo of one change came to.
+/// Result of redo for one change.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RedoOutcome {
-    /// The page has the change now.
+    /// The page now has the change.
     Applied,
-    /// The change made the page anew; what the file had before.
+    /// The change formatted the page; with the page's state in the file before.
     MadeAnew(Rebuilt),
-    /// The page was written after the change; its version.
+    /// The page already had the change; its version.
     AlreadyThere { page_dbtime: u64 },
-    /// The page is not what the log says, and only a later whole page can tell; why.
+    /// The page is not what the log requires, and only a later whole page can tell whether it was damaged; reason.
     Unproven(String),
-    /// The page and the log contradict each other; how.
+    /// The page and the log contradict each other; reason.
     Wrong(String),
 }
 
-/// What the file had of a page that came whole from the log.
+/// State in the file of a page that came whole from the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rebuilt {
     FailedCheck,
@@ -93,7 +93,7 @@ pub(crate) enum Rebuilt {
 }
 
 impl UnmadePages {
-    /// How many they are, and the bytes that they take.
+    /// Number of these pages, and their memory in bytes.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.0.pages.get(), self.0.bytes.get())
     }
@@ -107,7 +107,7 @@ impl UnmadePages {
 }
 
 impl Share {
-    /// Records the bytes that the page takes now, beyond those that any page takes.
+    /// Updates the memory that the page takes beyond that of any page.
     fn resize(&mut self, bytes: usize) {
         let before = std::mem::replace(&mut self.bytes, UNMADE_BYTES + bytes);
         self.of.0.bytes.update(|all| all - before + self.bytes);
@@ -122,19 +122,19 @@ impl Drop for Share {
 }
 
 impl Unmade {
-    /// Nothing waits yet. `pages`: the others, if their memory is counted.
+    /// Page without waiting changes. `pages`: the others, if memory is counted.
     fn new(dbtime: u64, in_file: Option<InFile>, pages: Option<&UnmadePages>) -> Unmade {
         let share = pages.map(UnmadePages::share);
         Unmade { image: None, changes: Changes::default(), dbtime, in_file, share }
     }
 
-    /// A page that was read and found good.
+    /// Page that was read and passed its check.
     pub(super) fn read(page: &PageBuf, pages: Option<&UnmadePages>) -> Unmade {
         let in_file = InFile::of(PageRef::new(page.as_unsealed_slice()));
         Unmade::new(in_file.dbtime, Some(in_file), pages)
     }
 
-    /// A page that the log holds as a whole.
+    /// Page whose image is in the log.
     pub(super) fn from_image(
         image: LoggedPage,
         in_file: Option<InFile>,
@@ -145,27 +145,27 @@ impl Unmade {
         unmade
     }
 
-    /// A page that this change makes anew.
+    /// Page that this change formats.
     pub(super) fn anew(record: PageRecord, ops: &[u8], pages: Option<&UnmadePages>) -> Unmade {
         let mut unmade = Unmade::new(record.dbtime, None, pages);
         unmade.redo(record, ops);
         unmade
     }
 
-    /// The log holds once more as a whole what it has come to.
+    /// Notes that the log contains the whole page again, in the version that redo has reached.
     pub(super) fn renew(&mut self, image: LoggedPage) {
         self.changes.clear();
         self.image = Some(image);
         self.resize();
     }
 
-    /// Nothing waits any more: the file holds it.
+    /// Drops the waiting changes, because the file holds them.
     pub(super) fn forget(&mut self) {
         (self.image, self.changes) = (None, Changes::default());
         self.resize();
     }
 
-    /// How many changes wait.
+    /// Number of waiting changes.
     pub(super) fn changes(&self) -> usize {
         self.changes.count
     }
@@ -189,7 +189,7 @@ impl Unmade {
         Ok(page)
     }
 
-    /// `ops`: the bytes of the record, which is of a change.
+    /// Adds a change. `ops`: bytes of the record.
     pub(super) fn redo(&mut self, record: PageRecord, ops: &[u8]) -> RedoOutcome {
         let outcome = match record.kind {
             PageRecordKind::Change { dbtime_before, formats: false } => {
@@ -227,7 +227,7 @@ impl Changes {
         self.count = 0;
     }
 
-    /// Calls `each` with every change, up to the first that fails.
+    /// Calls `each` for every waiting change, up to the first that fails.
     fn each(
         &self,
         pgno: u32,
@@ -256,7 +256,7 @@ impl LoggedPage {
     }
 }
 
-/// The change that a record of the log is, with its page if it makes one anew.
+/// Decodes a change of the log, with its page if it formats one.
 ///
 /// # Errors
 /// If it makes no sense.

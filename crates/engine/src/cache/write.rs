@@ -12,15 +12,16 @@ use crate::error::Result;
 use crate::log::POSITION_END;
 use crate::signal::{StopSignal, Working};
 
-/// Largest write of adjacent pages.
+/// Largest write of adjacent pages, bytes.
 const WRITE_BYTES_MAX: usize = 512 << 10;
-/// Page writes under way at most.
+/// Largest number of page writes at a time.
 const WRITES_MAX: usize = 1024;
-/// The greatest urgency.
+/// Highest urgency of a page write.
 const URGENCY_MAX: usize = 127;
 
-/// Page writes that may be under way at an urgency of 0 (no task waits) to 127. These are the steps of ESE, which gives
-/// urgent writes up to half of its 1024 outstanding I/Os: a 128th of that half first, then a 32nd, a quarter, and all.
+/// Number of page writes at a time for an urgency from 0 (no task waits) to 127. The steps are those of ESE, which
+/// gives urgent writes up to half of its 1024 outstanding I/Os: a 128th of that half first, then a 32nd, a quarter,
+/// and all.
 fn writes_under_way(urgency: usize) -> usize {
     match urgency {
         0..16 => WRITES_MAX / 2 / 128,
@@ -30,8 +31,8 @@ fn writes_under_way(urgency: usize) -> usize {
     }
 }
 
-/// How many page writes may be under way when the oldest dirty page is `distance` bytes of log old. The steps are those
-/// of ESE: relaxed up to a quarter beyond the depth, then by levels of 512 KiB.
+/// Number of page writes at a time if the oldest dirty page is `distance` bytes of log old. The steps are those of
+/// ESE: relaxed up to a quarter beyond the depth, then by levels of 512 KiB.
 pub(crate) fn writes_outstanding(distance: u64, depth: u64) -> Option<usize> {
     if distance <= depth {
         return None;
@@ -40,7 +41,7 @@ pub(crate) fn writes_outstanding(distance: u64, depth: u64) -> Option<usize> {
     Some(writes_under_way((overdue / (512 << 10)) as usize))
 }
 
-/// Adjacent pages copied out to be written.
+/// Adjacent pages that were copied for a write.
 struct Run {
     first: PageKey,
     frames: SmallVec<[(u32, LogPosition); 1]>,
@@ -48,10 +49,10 @@ struct Run {
     log_needed: LogPosition,
 }
 
-/// A sync under way. One that is dropped before its end has made nothing durable that counts.
+/// Sync in progress. If it is dropped before its end, it counts as having made nothing durable.
 struct Syncing<'a> {
     database: &'a CachedDatabase,
-    /// The oldest change that it was to make durable; the end of all positions when it has.
+    /// Oldest change that the sync was to make durable; the end of all positions once it has.
     written: LogPosition,
 }
 
@@ -67,7 +68,8 @@ impl Drop for Syncing<'_> {
 }
 
 impl Cache {
-    /// Frees frames from the moment they are short until enough are free. Ends at the stop or with the instance.
+    /// Scavenger: frees frames from the moment they are short until enough are free. Ends with the stop or the
+    /// instance.
     pub(crate) async fn scavenge(&self, stop: &StopSignal) {
         let mut is_freeing = false;
         loop {
@@ -85,20 +87,20 @@ impl Cache {
         }
     }
 
-    /// A frame was taken: wakes the scavenger if too few are free.
+    /// Wakes the scavenger if too few frames are free after one was taken.
     pub(super) fn scavenge_if_short(&self) {
         if self.0.frames.borrow().available() < self.0.scavenge_start.get() {
             self.0.scavenge.notify_all();
         }
     }
 
-    /// Wakes the scavenger so that it sees a stop.
+    /// Wakes the scavenger so that it notices a stop.
     pub(crate) fn wake_scavenger(&self) {
         self.0.scavenge.notify_all();
     }
 
-    /// One round: clean victims go at once, dirty ones are written first; stops when both cover the deficit, or as many
-    /// writes are under way as its urgency allows.
+    /// One round of the scavenger: frees clean victims at once and writes dirty ones first. Stops when both cover the
+    /// deficit, or as many writes are in progress as the urgency allows.
     async fn free_frames(&self) {
         let goal = self.0.scavenge_stop.get();
         let mut misses = 0;
@@ -135,14 +137,14 @@ impl Cache {
         }
     }
 
-    /// How urgent it is to free frames, by the number of free ones: 0 down to the start threshold.
+    /// Urgency of freeing frames, by the number of free ones below the start threshold.
     fn urgency(&self, available: usize) -> usize {
         let start = self.0.scavenge_start.get();
         start.saturating_sub(available) * URGENCY_MAX / start
     }
 
-    /// Writes pages, oldest first, as long as `outstanding` says for the first change of the oldest one how many writes
-    /// may be under way. Returns when the last of them has been started.
+    /// Writes pages, oldest first, while `outstanding` (number of writes allowed for the oldest first change) permits.
+    /// Returns when the last write has been started.
     pub(crate) async fn write_oldest(
         &self,
         outstanding: impl Fn(LogPosition) -> Option<usize>,
@@ -161,7 +163,7 @@ impl Cache {
         }
     }
 
-    /// Writes every dirty page, and syncs: all changes so far are in the files afterwards.
+    /// Writes every dirty page and syncs: afterwards the files have all changes so far.
     pub(crate) async fn write_all(&self, outstanding: usize) -> Result<()> {
         self.write_oldest(|_| Some(outstanding)).await?;
         while self.0.frames.borrow().in_flight() > 0 {
@@ -171,14 +173,14 @@ impl Cache {
         self.sync_written().await
     }
 
-    /// Waits until no page write is under way: behind that nothing reaches the files any more.
+    /// Waits until no page write is in progress; after that nothing reaches the files any more.
     pub(crate) async fn writes_ended(&self) {
         while self.0.writes_running.get() > 0 {
             self.0.written.wait().await;
         }
     }
 
-    /// Syncs the files that were written since their last sync; their pages no longer hold the checkpoint.
+    /// Syncs the files that were written since their last sync; their pages no longer hold the checkpoint back.
     pub(crate) async fn sync_written(&self) -> Result<()> {
         let databases: Vec<_> = self.0.databases.borrow().iter().flatten().cloned().collect();
         for database in databases {
@@ -197,7 +199,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Starts writing the dirty page in `frame` together with its dirty neighbours.
+    /// Starts to write the dirty page in `frame` together with its dirty neighbours.
     fn start_write(&self, frame: u32) {
         let Ok(run) = self.0.poison.require(self.copy_run(frame)) else { return };
         self.0.writes_running.set(self.0.writes_running.get() + 1);
@@ -246,7 +248,7 @@ impl Cache {
         Ok(run)
     }
 
-    /// Packs pages that were not used recently, where the file can; a dirty one as it will be written.
+    /// Packs idle pages, if the file can; a dirty one as it will be written.
     pub(super) fn pack_idle(&self, frames: &mut Frames) {
         while let Some(frame) = frames.next_to_pack() {
             let slot = frames.get_mut(frame);

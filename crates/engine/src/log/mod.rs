@@ -10,15 +10,15 @@ use edb::log::DATA_START;
 pub(crate) use edb::log::{LogPosition, LogTime, SEGMENT_BYTES, Signature};
 use world::{PageBuf, World};
 
-/// After every position.
+/// Position after every other.
 pub(crate) const POSITION_END: LogPosition = LogPosition::new(u32::MAX, u16::MAX, u16::MAX);
 
-/// The calendar as the format stores it.
+/// Calendar time in the form of the log format.
 pub(crate) fn log_time(world: &World) -> LogTime {
     LogTime::from_unix_ms(u64::try_from(world.wall_clock().unix_ms).unwrap_or(0))
 }
 
-/// Where the records of a segment begin.
+/// Position of the first record in a segment.
 fn data_start(segment: LogPosition) -> LogPosition {
     LogPosition::new(segment.generation(), segment.segment(), DATA_START as u16)
 }
@@ -39,22 +39,22 @@ impl LogNames {
         format!("{}/{name}", self.directory)
     }
 
-    /// The log that is being written.
+    /// Path of the current log.
     pub(crate) fn current(&self) -> String {
         self.path(&self.names.current())
     }
 
-    /// A closed log.
+    /// Path of a closed log.
     pub(crate) fn archive(&self, generation: u32) -> String {
         self.path(&self.names.closed(generation))
     }
 
-    /// The next log, in preparation.
+    /// Path of the next log, in preparation.
     pub(crate) fn next(&self) -> String {
         self.path(&self.names.next())
     }
 
-    /// A log held in reserve.
+    /// Path of a reserve log.
     pub(crate) fn reserve(&self, number: u8) -> String {
         self.path(&self.names.reserve(number))
     }
@@ -63,7 +63,7 @@ impl LogNames {
         self.path(&self.names.checkpoint())
     }
 
-    /// The generation of a closed log's file name (without directory).
+    /// Generation in the file name of a closed log (without directory).
     pub(crate) fn archive_generation(&self, name: &str) -> Option<u32> {
         self.names.generation_of(name)
     }

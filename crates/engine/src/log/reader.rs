@@ -19,34 +19,34 @@ use super::{LogNames, LogPosition};
 use crate::error::{Error, Result};
 use crate::io::{Counters, IoFile};
 
-/// Largest log read.
+/// Largest read of a log, bytes.
 const READ_BYTES_MAX: usize = 256 << 10;
 
 /// The log files that exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogFiles {
-    /// Closed logs, ascending.
+    /// Generations of the closed logs, ascending.
     pub(crate) archives: Vec<u32>,
     /// Whether there is a current log.
     pub(crate) current: bool,
 }
 
-/// One log, read completely.
+/// Log that was read completely.
 pub(crate) struct LogContents {
     file: LogFile,
     path: String,
 }
 
-/// How the current log ends.
+/// End of the current log.
 pub(crate) struct Ending {
-    /// A segment that is valid by itself holds a record that is not what was written: the log ends before it.
+    /// Whether the log ends before a valid segment, because a record in it differs from what was written.
     pub(crate) is_cut: bool,
-    /// What lies behind the end.
+    /// Segments behind the end.
     pub(crate) rest: Rest,
 }
 
 impl LogFiles {
-    /// Looks into the log directory.
+    /// Lists the log directory.
     pub(crate) async fn find(world: &World, names: &LogNames) -> Result<LogFiles> {
         let entries = world.list(&names.directory).await?;
         let mut archives: Vec<u32> =
@@ -81,7 +81,7 @@ pub(crate) async fn read_header(
 }
 
 impl LogContents {
-    /// Reads a whole log. Only its header must be intact; how much of the rest is, `next_segment` says.
+    /// Reads a whole log. Only its header must be intact; `next_segment` says how much of the rest is.
     pub(crate) async fn read(
         world: &World,
         path: &str,
@@ -92,8 +92,8 @@ impl LogContents {
         LogContents::read_into(Vec::new(), world, path, segments, counters, class).await
     }
 
-    /// As [`Self::read`], into memory that was used before: a log is long enough for the system to take it back
-    /// when it is given up, and to clear it anew for the next.
+    /// As [`Self::read`], into memory that was used before: the system would take back the memory of a log and clear
+    /// it for the next.
     pub(crate) async fn read_into(
         mut bytes: Vec<u8>,
         world: &World,
@@ -127,23 +127,23 @@ impl LogContents {
         self.file.header()
     }
 
-    /// The first segment that is not usable.
+    /// Number of the first segment that is not usable.
     pub(crate) fn next_segment(&self) -> u16 {
         self.file.end()
     }
 
-    /// Segments with a flipped bit that was corrected.
+    /// Number of segments with a flipped bit that was corrected.
     pub(crate) fn corrected(&self) -> u16 {
         self.file.corrected()
     }
 
-    /// Whether every segment that carries records is usable.
+    /// Whether every segment with records is usable.
     pub(crate) fn is_complete(&self) -> bool {
         self.file.tail() == edb::log::Tail::Full
     }
 
-    /// Ends the current log before its first segment that is not usable, or in which `records`, which have seen the
-    /// logs before, find one that is not what was written.
+    /// Ends the current log before its first segment that is not usable, or that contains a wrong record according to
+    /// `records`, which has seen the logs before.
     ///
     /// # Errors
     /// If what lies behind proves that this segment was durable: the log does not end there, it is damaged.
@@ -155,7 +155,7 @@ impl LogContents {
         }
     }
 
-    /// The whole file, usable or not.
+    /// Bytes of the whole file, usable or not.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.file.into_bytes()
     }

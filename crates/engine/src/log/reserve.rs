@@ -13,10 +13,10 @@ use world::{ErrorKind, OpenMode, World};
 use super::LogNames;
 use crate::error::{Error, Result};
 
-/// As many as the genuine engine keeps.
+/// Number of reserve logs, as in the genuine engine.
 const RESERVE_LOGS: u8 = 2;
 
-/// Makes the reserve logs that are missing, as far as there is space.
+/// Creates missing reserve logs, as far as there is space.
 pub(crate) async fn make(world: &World, names: &LogNames, log_bytes: u64) -> Result<()> {
     for number in 1..=RESERVE_LOGS {
         let path = names.reserve(number);
@@ -34,7 +34,7 @@ pub(crate) async fn make(world: &World, names: &LogNames, log_bytes: u64) -> Res
     Ok(())
 }
 
-/// Makes a reserve log the next log, in place of what has that name. False if there is none left.
+/// Uses a reserve log as the next log. False if none is left.
 pub(crate) async fn use_one(world: &World, names: &LogNames) -> Result<bool> {
     for number in (1..=RESERVE_LOGS).rev() {
         let path = names.reserve(number);
@@ -46,7 +46,7 @@ pub(crate) async fn use_one(world: &World, names: &LogNames) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether a volume was full.
+/// Whether an error says that a volume was full.
 pub(crate) fn is_no_space(error: &Error) -> bool {
     matches!(error, Error::World(error) if error.kind == ErrorKind::NoSpace)
 }

@@ -30,22 +30,22 @@ use crate::config::InstanceConfig;
 use crate::error::{Error, Result};
 use crate::io::{Counters, IoFile};
 
-/// Largest read or write.
+/// Largest read or write, bytes.
 const PIECE_BYTES_MAX: usize = 256 << 10;
 
-/// A part of a log on its way to another host.
+/// Part of a log on its way to another host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogStretch {
-    /// Its first byte; segment 0 is the log's header.
+    /// Position of its first byte; segment 0 is the log's header.
     pub from: LogPosition,
-    /// Up to the end of a segment.
+    /// Bytes up to the end of a segment.
     pub bytes: Vec<u8>,
     /// Whether the log ends with them.
     pub closes: bool,
 }
 
 impl LogStretch {
-    /// Where a log ends that ends with this stretch.
+    /// End of a log that ends with this part.
     pub fn end(&self) -> LogPosition {
         match self.closes {
             true => log_start(self.from.generation() + 1),
@@ -63,19 +63,19 @@ pub struct LogStore {
     names: LogNames,
     segments: u16,
     counters: Counters,
-    /// The first generation that is there.
+    /// First log generation that exists.
     start: u32,
     end: LogPosition,
-    /// Of the last log that is there.
+    /// Header of the last existing log.
     last_header: Option<LogHeader>,
-    /// The log that is not complete yet.
+    /// Incomplete last log.
     open: Option<IoFile>,
-    /// The records before the log in which the end lies, and before the end; found out when they are next needed.
+    /// Chains of records before the log that contains the end, and before the end; computed when next needed.
     records: Option<(Records, Records)>,
 }
 
 impl LogStore {
-    /// Finds what is there. The end of a log that a crash has cut off is wiped.
+    /// Opens the log files of a passive copy. An end that a crash left incomplete is wiped.
     ///
     /// # Errors
     /// Failed I/O, and logs that do not belong together.
@@ -110,12 +110,12 @@ impl LogStore {
         Ok(store)
     }
 
-    /// The first generation that is there, and where the log ends; `None` if there is no log.
+    /// First generation and end of the log; `None` if there is no log.
     pub fn extent(&self) -> Option<(u32, LogPosition)> {
         (self.end > log_start(self.start)).then_some((self.start, self.end))
     }
 
-    /// Adds a stretch to the end of the log, durably.
+    /// Appends a part to the log, durably.
     ///
     /// # Errors
     /// A stretch that does not belong there (nothing has changed then), or failed I/O.
@@ -155,7 +155,7 @@ impl LogStore {
         Ok(())
     }
 
-    /// Reads from `from` to `until`, at most to the end of the log that `from` lies in; `None` if it is not there.
+    /// Reads from `from` to `until`, at most to the end of the log that contains `from`; `None` if it does not exist.
     ///
     /// # Errors
     /// Failed I/O, or a segment that is not what was written.
@@ -167,7 +167,7 @@ impl LogStore {
         read_stretch(&self.world, &self.names, self.segments, &self.counters, (from, until)).await
     }
 
-    /// Ends the log at `to`. Of the segment that `to` lies in the first part is kept.
+    /// Cuts the log at `to`. The first part of the segment that contains `to` is kept.
     ///
     /// # Errors
     /// Failed I/O.
@@ -207,7 +207,7 @@ impl LogStore {
         Ok(())
     }
 
-    /// Removes all log and the checkpoint; the next log to be stored is `next`.
+    /// Removes the whole log and the checkpoint; the next log to be stored is `next`.
     ///
     /// # Errors
     /// Failed I/O.
@@ -246,7 +246,7 @@ impl LogStore {
         if is_open { self.names.current() } else { self.names.archive(generation) }
     }
 
-    /// The log up to its end, which is in the middle of a segment.
+    /// Log up to its end, which lies in the middle of a segment.
     async fn read_kept(&self) -> Result<Vec<u8>> {
         let mut bytes = self.read_log(&self.names.current()).await?.into_bytes();
         bytes.truncate(usize::from(self.end.segment()) * SEGMENT_BYTES + usize::from(self.end.byte()));
@@ -257,7 +257,7 @@ impl LogStore {
         LogContents::read(&self.world, path, self.segments, &self.counters, IoClass::LogRead).await
     }
 
-    /// The log that was not complete when the host went down: it ends between two records.
+    /// Incomplete last log after a crash: it ends between two records.
     async fn open_current(&mut self, mut records: Records) -> Result<()> {
         let current = self.names.current();
         let mut log = self.read_log(&current).await?;
@@ -299,14 +299,14 @@ impl LogStore {
         file.sync().await
     }
 
-    /// Names the segments that are written together with the mark: everything before them is durable.
+    /// Mark that names the segments written together with it: everything before them is durable.
     async fn mark(&self, file: &IoFile, generation: u32, stretch: Range<u16>) -> Result<()> {
         let bytes = mark(generation, self.segments, stretch);
         let offset = u64::from(self.segments - 1) * SEGMENT_BYTES as u64;
         file.write(IoClass::LogPrepareWrite, offset, smallvec![PageBuf::copy_of(&bytes)]).await
     }
 
-    /// Writes the segments from `first` on, but not the last one of a log, which is not the sender's.
+    /// Writes the segments from `first` on, except the last one of a log, which is this copy's own.
     async fn write_segments(&self, file: &IoFile, first: u16, bytes: &[u8]) -> Result<()> {
         let room = usize::from(self.segments - 1 - first) * SEGMENT_BYTES;
         let mut offset = u64::from(first) * SEGMENT_BYTES as u64;
@@ -317,8 +317,7 @@ impl LogStore {
         Ok(())
     }
 
-    /// Whether `bytes`, the segments from `first` on that end with the stretch, are what was written; gives
-    /// their header.
+    /// Checks `bytes`, the segments from `first` on that end with the part, by their checksums. Returns their header.
     fn inspect(&self, stretch: &LogStretch, first: u16, bytes: &[u8]) -> Result<Option<LogHeader>> {
         let generation = stretch.from.generation();
         let (segments, rest) = bytes.as_chunks::<SEGMENT_BYTES>();
@@ -355,8 +354,8 @@ impl LogStore {
         Ok(header)
     }
 
-    /// Whether the records in `bytes`, the segments from `first` on that end with the stretch, follow those
-    /// that are here; gives the records before the log in which the stretch ends, and before that end.
+    /// Checks that the records in `bytes`, the segments from `first` on that end with the part, continue the records
+    /// here. Returns the chains before the log that contains the new end, and before that end.
     async fn inspect_records(
         &mut self,
         stretch: &LogStretch,
@@ -382,7 +381,7 @@ impl LogStore {
         Ok(if stretch.closes { (records.clone(), records) } else { (before_log, records) })
     }
 
-    /// The records before the log in which the end lies, and before the end, from the files.
+    /// Reads from the files the chains before the log that contains the end, and before the end.
     async fn read_records(&self) -> Result<(Records, Records)> {
         let (generation, mut before_log) = (self.end.generation(), Records::new());
         if generation > self.start {
@@ -401,7 +400,7 @@ impl LogStore {
         Ok((before_log, before_end))
     }
 
-    /// Makes a file of the first segments of a log, in the place of one that is there.
+    /// Replaces a log file by one with the first segments of a log.
     async fn put_log(&mut self, generation: u32, bytes: &[u8]) -> Result<()> {
         let (next, current) = (self.names.next(), self.names.current());
         if self.world.entry(&next).await?.is_some() {
@@ -423,27 +422,27 @@ fn refused(at: LogPosition, why: &str) -> Error {
     Error::Refused(format!("log at {at:?}: {why}"))
 }
 
-/// The last segment of a log is room for a shadow and holds nothing.
+/// Whether a segment is in order. The last segment of a log is reserved and holds nothing.
 fn is_good(segment: &[u8; SEGMENT_BYTES], generation: u32, number: u16, segments: u16) -> bool {
     number == segments - 1 || judge_segment(segment, generation, number) == SegmentState::Good
 }
 
-/// The first segment that holds nothing of a log that ends at `end`.
+/// First empty segment of a log that ends at `end`.
 fn first_free(end: LogPosition) -> u16 {
     end.segment() + u16::from(end.byte() > 0)
 }
 
-/// Where a log begins.
+/// Position at which a log begins.
 fn log_start(generation: u32) -> LogPosition {
     LogPosition::new(generation, 0, 0)
 }
 
-/// The log in which the byte before `end` lies.
+/// Log generation that contains the byte before `end`.
 fn last_generation(end: LogPosition) -> Option<u32> {
     if end > log_start(end.generation()) { Some(end.generation()) } else { end.generation().checked_sub(1) }
 }
 
-/// The first of the generations, ascending, that lead without a gap to the last.
+/// First of the generations, ascending, that lead without a gap to the last.
 fn first_of_chain(generations: &[u32]) -> u32 {
     let mut first = *generations.last().expect("there is a last one");
     for &generation in generations.iter().rev().skip(1) {
@@ -455,8 +454,8 @@ fn first_of_chain(generations: &[u32]) -> u32 {
     first
 }
 
-/// Reads the log between two positions, at most to the end of the log in which the first lies, and checks it segment
-/// by segment; `until` is the beginning of one. `None` if that log is not there (any more).
+/// Reads the log between two positions, at most to the end of the log that contains the first, and checks it segment
+/// by segment. `until` is the beginning of a segment. `None` if that log does not exist (any more).
 pub(crate) async fn read_stretch(
     world: &World,
     names: &LogNames,

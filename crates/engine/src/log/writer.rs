@@ -35,17 +35,17 @@ use crate::signal::Poison;
 
 pub use next::LogHold;
 
-/// Largest single log write, and the piece in which the next log is zero-filled.
+/// Largest log write, and the size of the pieces in which the next log is zero-filled, bytes.
 const WRITE_BYTES_MAX: usize = WRITE_SEGMENTS_MAX as usize * SECTOR_BYTES;
 
-/// Generations that no new change begins in: they are for ends of what is open.
+/// Number of last generations in which no new change begins; they are for ends of open transactions.
 const GENERATIONS_KEPT: u32 = 256;
 
-/// What the writer needs to know about its stream.
+/// Configuration of the log writer.
 pub(crate) struct LogConfig {
     pub(crate) names: LogNames,
     pub(crate) signature: Signature,
-    /// Segments per log file, header included.
+    /// Number of segments per log file, header included.
     pub(crate) segments: u16,
     pub(crate) buffer_bytes: usize,
     pub(crate) circular: bool,
@@ -70,32 +70,32 @@ impl LogConfig {
     }
 }
 
-/// Adjacent segments of one log, ready to be written.
+/// Adjacent segments of one log that are ready to be written.
 struct Batch {
     first_segment: u16,
     pages: Bufs,
-    /// Records that end at or before this position are in this batch or in an earlier one.
+    /// End of the batch: records that end at or before this position are in this batch or an earlier one.
     end: LogPosition,
 }
 
-/// What happens beside the log when it rolls.
+/// Actions of other parts when the log rolls.
 pub(crate) trait RollHook {
-    /// Before any record of `generation` becomes durable: database headers learn that they need it.
+    /// Called before any record of `generation` becomes durable: database headers must name it first.
     fn before_roll(&self, generation: u32) -> LocalFuture<'_, Result<()>>;
-    /// The new log is in place.
+    /// Called when the new log is in place.
     fn after_roll(&self, generation: u32);
 }
 
-/// The log that is being written, and where writing goes on.
+/// Current log, and where writing continues.
 pub(crate) struct OpenLog {
     pub(crate) file: IoFile,
     pub(crate) generation: u32,
     pub(crate) created: LogTime,
-    /// The first segment that is still empty.
+    /// First empty segment.
     pub(crate) next_segment: u16,
-    /// The checksums of its records so far.
+    /// Chained checksum of its records so far.
     pub(crate) chain: RecordChain,
-    /// The oldest closed log that exists (= `generation` if none).
+    /// Oldest closed log (= `generation` if none).
     pub(crate) oldest: u32,
 }
 
@@ -110,13 +110,13 @@ struct Inner {
     poison: Poison,
     state: RefCell<State>,
     hook: RefCell<Option<Weak<dyn RollHook>>>,
-    /// The writer has something to do.
+    /// Wakes the writer.
     work: Notify,
-    /// `durable` moved, the file grew, a roll is near, the instance failed.
+    /// Notified when `durable` moved, the file grew, a roll is near, or the instance failed.
     progress: Notify,
     task: RefCell<Option<Task<()>>>,
     rolls: Cell<u64>,
-    /// There was no space for the next log.
+    /// Whether there was no space for the next log.
     out_of_space: Cell<bool>,
 }
 
@@ -124,14 +124,14 @@ struct State {
     builder: LogBuilder,
     /// Full segments that wait to be written, in order.
     full: VecDeque<Segment>,
-    /// The calendar at the last write: good enough for the segments.
+    /// Calendar at the last write, precise enough for segments.
     time: LogTime,
     durable: LogPosition,
     wanted: LogPosition,
     file: IoFile,
     generation: u32,
     created: LogTime,
-    /// Segments of the current log that are on disk.
+    /// Number of segments of the current log on disk.
     written: u16,
     preparing: Option<Task<Result<Option<IoFile>>>>,
     hurry: bool,
@@ -143,7 +143,7 @@ struct State {
 }
 
 impl Inner {
-    /// Log that is not durable yet.
+    /// Bytes of log that are not durable yet.
     fn pending_bytes(&self) -> u64 {
         let state = self.state.borrow();
         state.builder.position().bytes_since(state.durable, self.config.segments)
@@ -175,7 +175,7 @@ impl Log {
         Ok(OpenLog { file, generation: 1, created, next_segment: 1, chain, oldest: 1 })
     }
 
-    /// Goes on writing behind what is already durable in `open`.
+    /// Continues writing behind the durable part of `open`.
     pub(crate) fn start(
         world: &World,
         config: LogConfig,
@@ -225,13 +225,13 @@ impl Log {
         log
     }
 
-    /// Who is told about rolls.
+    /// Sets the actions for log rolls.
     pub(crate) fn set_hook(&self, hook: Weak<dyn RollHook>) {
         *self.0.hook.borrow_mut() = Some(hook);
     }
 
-    /// Adds a record. It is in the log order from now on, and durable when `durable` has passed its end.
-    /// The range begins behind the record before, which is at or before this record's first byte.
+    /// Appends a record, which is durable once `durable` has passed its end. The returned range begins behind the
+    /// record before, at or before this record's first byte.
     pub(crate) fn append(&self, record: &[u8]) -> Range<LogPosition> {
         let mut state = self.0.state.borrow_mut();
         let (start, time) = (state.builder.position(), state.time);
@@ -243,12 +243,12 @@ impl Log {
         start..end
     }
 
-    /// Behind the last record.
+    /// Position behind the last record.
     pub(crate) fn tip(&self) -> LogPosition {
         self.0.state.borrow().builder.position()
     }
 
-    /// Everything before it is in the files, durably; the beginning of a segment.
+    /// Beginning of a segment before which everything is durable.
     pub(crate) fn durable_segments(&self) -> LogPosition {
         let state = self.0.state.borrow();
         let durable = LogPosition::new(state.durable.generation(), state.durable.segment(), 0);
@@ -257,19 +257,18 @@ impl Log {
         durable.max(LogPosition::new(state.generation, 0, 0)).min(end_of_log)
     }
 
-    /// The generation of the log file that is being written.
+    /// Number of the log file that is being written.
     pub(crate) fn generation(&self) -> u32 {
         self.0.state.borrow().generation
     }
 
-    /// A caller that is told that the log is durable up to `position`, or that writes a page because it is, may
-    /// rely on it.
+    /// Asserts that the log is durable up to `position`, for callers that rely on it.
     pub(crate) fn assert_durable(&self, position: LogPosition) {
         let durable = self.0.state.borrow().durable;
         assert!(position <= durable, "the log is durable to {durable:?} only, {position:?} was promised");
     }
 
-    /// How often the log has rolled since the start.
+    /// Number of log rolls since the start.
     pub(crate) fn rolls(&self) -> u64 {
         self.0.rolls.get()
     }
@@ -325,12 +324,12 @@ impl Log {
         Ok(())
     }
 
-    /// Waits for the next movement of the log (a write done, a roll).
+    /// Waits for the next progress of the log (a finished write, a roll).
     pub(crate) async fn moved(&self) {
         self.0.progress.wait().await;
     }
 
-    /// Writes what is there and ends the writer.
+    /// Writes the rest of the log and ends the writer.
     pub(crate) async fn close(&self) -> Result<()> {
         let flushed = self.flush_to(self.tip()).await;
         let (task, preparing) = {
@@ -378,7 +377,7 @@ impl Log {
         }
     }
 
-    /// The current log is full. (A log that is being closed rolls when it is opened again.)
+    /// Whether the current log is full. (A log that is being closed rolls when it is opened again.)
     fn needs_roll(&self) -> bool {
         let state = self.0.state.borrow();
         state.durable.generation() > state.generation && !state.closing

@@ -3,9 +3,9 @@
 use crate::listed::listed;
 
 listed! {
-    /// A way that recovery takes only in some states of the files.
+    /// Branch of recovery that only some states of the files take.
     pub enum RecoveryBranch {
-        /// There was no log: a new stream was begun.
+        /// There was no log, and a new stream was created.
         NewStream,
         /// No database needed the log.
         NothingToReplay,
@@ -19,52 +19,51 @@ listed! {
         ShadowHeader,
         /// Bytes behind the last valid segment were wiped.
         TailWiped,
-        /// A segment of the last log was intact by its own checksum, but a record in it was not.
+        /// A segment of the last log passed its checksum, but a record in it did not.
         TailCutByRecord,
         /// A removed log had come back behind a gap.
         LeftoverLogRemoved,
         /// The file was shorter than the log says.
         FileLengthened,
-        /// Space that the log adds, or that the trees do not know of, was there already: it was given up,
-        /// independent of its old contents.
+        /// Space that the log adds, or that the trees do not know, existed already and was cleared.
         NewSpaceCleared,
-        /// A page that had failed its check got its image from the log.
+        /// The image of a page that had failed its check came from the log.
         DamagedPageFromImage,
-        /// A page that verified got its image from the log.
+        /// The image of a page that had passed its check came from the log.
         VerifiedPageFromImage,
-        /// A page that had failed its check was made anew by a change.
+        /// A change formatted a page that had failed its check.
         DamagedPageMadeAnew,
-        /// A page that verified was made anew by a change.
+        /// A change formatted a page that had passed its check.
         VerifiedPageMadeAnew,
-        /// Changes came before the base that has them in it.
+        /// Changes of a page came before the base that contains them.
         ChangesBeforeBase,
-        /// A page had its change and no base in the range.
+        /// A page without a base in the range already had its change.
         ChangeAlreadyThere,
-        /// A page that had a base came to the next image of itself.
+        /// A page with a base met a later image of itself.
         LaterImage,
-        /// A change that undoes another one was repeated: an earlier recovery or a rollback was cut off or had ended.
+        /// A change that undoes another one was replayed: an earlier recovery or a rollback was cut off or had ended.
         CompensationRepeated,
         /// A transaction without an end was undone.
         TransactionUndone,
     }
 }
 
-/// How often each branch was taken.
+/// Number of times that each branch of recovery was taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BranchCounts([u32; RecoveryBranch::ALL.len()]);
 
 impl BranchCounts {
-    /// How often this one was.
+    /// Number of times that one branch was taken.
     pub fn of(&self, branch: RecoveryBranch) -> u32 {
         self.0[branch as usize]
     }
 
-    /// The branches that were taken, and how often.
+    /// Branches that were taken, with their numbers.
     pub fn taken(&self) -> impl Iterator<Item = (RecoveryBranch, u32)> {
         RecoveryBranch::ALL.into_iter().zip(self.0).filter(|(_, times)| *times > 0)
     }
 
-    /// Adds what another recovery did.
+    /// Adds the numbers of another recovery.
     pub fn merge(&mut self, other: &BranchCounts) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {
             *mine += theirs;

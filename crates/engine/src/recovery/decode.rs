@@ -17,41 +17,41 @@ use crate::error::{Error, Result};
 use crate::log::LogPosition;
 use crate::log::reader::{Ending, damaged};
 
-/// What replay needs of the log.
+/// Part of the log that replay needs.
 #[derive(Default)]
 pub(crate) struct Scope {
     pub(crate) participants: Participants,
-    /// Where redo begins.
+    /// Position at which redo begins.
     pub(crate) start: LogPosition,
 }
 
-/// The log so far.
+/// State of the log up to a position: chain of records and headers.
 #[derive(Clone, Default)]
 pub(super) struct Chain {
     records: Records,
     newest: Option<LogHeader>,
 }
 
-/// A log, or a part of one, and the chain up to its end.
+/// Decoded log, or part of one, and the state at its end.
 pub(super) struct Decoded {
     pub(super) path: String,
     pub(super) generation: u32,
     pub(super) records: DecodedRecords,
     pub(super) replayed: Replayed,
-    /// Of the last log file only.
+    /// End of the log; only for the last log file.
     pub(super) ending: Option<Ending>,
-    /// The beginning of the segment behind it.
+    /// Beginning of the segment behind the part.
     pub(super) end: LogPosition,
-    /// Whether the log ends with it.
+    /// Whether the log ends with the part.
     pub(super) closes: bool,
     pub(super) chain: Chain,
-    /// Segments with a flipped bit that was corrected.
+    /// Number of segments with a flipped bit that was corrected.
     pub(super) corrected: u16,
-    /// For the next log.
+    /// Memory for the next log.
     pub(super) memory: Vec<u8>,
 }
 
-/// The records from the start of redo on.
+/// Records from the start of redo on.
 pub(super) enum Replayed {
     InLogOrder(InLogOrder),
     ByPage(Vec<Stretch>),
@@ -59,44 +59,44 @@ pub(super) enum Replayed {
 
 #[derive(Default)]
 pub(super) struct InLogOrder {
-    /// Each with the end of what it says of pages, which begins where that of the record before ends.
+    /// Records, each with the end of its entries in `pages`, which begin where those of the record before end.
     pub(super) records: Vec<(Place, LogRecord, usize)>,
-    /// Of databases that take part.
+    /// Entries about pages of databases that take part.
     pub(super) pages: PageRecords,
-    /// The reads that replaying them needs.
+    /// Reads that the replay of the entries needs.
     pub(super) runs: Vec<Run>,
 }
 
-/// Takes records for those who replay them.
+/// Receiver of decoded records: this thread, or a divider for workers.
 enum Taker {
     InLogOrder(InLogOrder),
     ByPage(Divider),
 }
 
-/// What all records say together.
+/// Summary of all records.
 #[derive(Default)]
 pub(super) struct DecodedRecords {
-    /// Records from the start of redo on.
+    /// Number of records from the start of redo on.
     pub(super) count: u64,
-    /// Where the last of them ends.
+    /// End of the last record.
     pub(super) end: Option<LogPosition>,
-    /// By database: the newest dbtime, and where the first record of it ends.
+    /// Newest dbtime of each database, and the end of the first record with it.
     pub(super) dbtimes: BTreeMap<u8, (u64, LogPosition)>,
     pub(super) newest_transaction: u32,
 }
 
 impl Chain {
-    /// Of the log that was decoded last.
+    /// Newest state of the log that was decoded last.
     pub(super) fn newest(&self) -> Option<&LogHeader> {
         self.newest.as_ref()
     }
 
-    /// The checksums of its records.
+    /// Chained checksum of its records.
     pub(super) fn records(&self) -> RecordChain {
         self.records.chain()
     }
 
-    /// Takes a part of the log as the next one.
+    /// Checks that a part follows as the next part of the log.
     ///
     /// # Errors
     /// If it begins a log that does not follow the logs so far.
@@ -110,7 +110,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Decodes the next part of the log for this number of workers; reuses the memory of earlier logs.
+    /// Decodes the next part of the log for this number of workers; reuses the memory of earlier parts.
     ///
     /// # Errors
     /// If something is wrong before the end of the last log.
@@ -169,7 +169,7 @@ impl Chain {
         })
     }
 
-    /// The records that end in these segments, the first of which begins at `from` or before.
+    /// Decodes the records that end in these segments, the first of which begins at `from` or before.
     fn read<'s>(
         &mut self,
         path: &str,

@@ -14,40 +14,40 @@ use super::records::{PageRecords, Place};
 use super::{Participants, takes_part};
 use crate::cache::PageKey;
 
-/// Neighbouring pages that one worker has: those of its largest read, so that neighbours are read together.
+/// Number of neighbouring pages that belong to one worker: those of its largest read.
 const PAGES_TOGETHER: u32 = 8;
 
-/// Stretches whose memory is kept: more than are under way at once, as a rule.
+/// Number of stretches whose memory is kept; usually more than are in use at once.
 const STRETCHES_KEPT: usize = 16;
 
-/// The records of one worker's pages, in the order of the log, and the reads that they need.
+/// Records of one worker's pages, in log order, and the reads that they need.
 pub(super) struct Part {
-    /// The opening holds them, too, to use their memory again ([`Used`]).
+    /// Records; the opening holds them, too, to reuse their memory ([`Used`]).
     pub(super) records: Arc<PageRecords>,
     pub(super) runs: Vec<Run>,
 }
 
 /// Records between two changes of a file's length.
 pub(super) struct Stretch {
-    /// What is no worker's; a change of a file's length only as the first.
+    /// Records that belong to no worker; a change of a file's length only as the first.
     pub(super) records: OtherRecords,
-    /// One for each worker.
+    /// Parts of the workers.
     pub(super) parts: Vec<Part>,
 }
 
 pub(super) type OtherRecords = Vec<(Place, LogRecord)>;
 
-/// Divides records, which come in the order of the log.
+/// Divides records, which come in log order, among workers.
 pub(super) struct Divider {
     workers: usize,
     used: Used,
     stretches: Vec<Stretch>,
-    /// Of the stretch that has not ended: what is no worker's, and the records of each worker.
+    /// Records of the unfinished stretch: those of no worker, and those of each worker.
     records: OtherRecords,
     pages: Vec<PageRecords>,
 }
 
-/// Memory of records that were redone, for those of later logs: given back, the system would clear it anew for them.
+/// Memory of replayed records for later logs; the system would clear returned memory again.
 #[derive(Default)]
 pub(super) struct Used {
     records: Vec<OtherRecords>,
@@ -55,19 +55,19 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// The memory of these pages is free when the worker that redoes them lets go of them.
+    /// Keeps the memory of these entries, which is free once their worker drops them.
     pub(super) fn keep_pages(&mut self, parts: &[Part]) {
         self.pages.extend(parts.iter().map(|part| part.records.clone()));
         self.pages.truncate(STRETCHES_KEPT * parts.len());
     }
 
-    /// All of them were taken out.
+    /// Keeps the memory of records that were all taken out.
     pub(super) fn keep_records(&mut self, records: OtherRecords) {
         self.records.push(records);
         self.records.truncate(STRETCHES_KEPT);
     }
 
-    /// As much as one log needs as a rule.
+    /// Takes memory for a typical log.
     pub(super) fn take(&mut self, workers: usize) -> Used {
         let is_free = |pages: &mut Arc<PageRecords>| Arc::get_mut(pages).is_some();
         let pages = self.pages.extract_if(.., is_free).take(workers).collect();
@@ -85,13 +85,13 @@ impl Used {
     }
 }
 
-/// The worker that has the page.
+/// Worker of a page.
 fn worker_of(key: PageKey, workers: usize) -> usize {
     (key.pgno / PAGES_TOGETHER + u32::from(key.db)) as usize % workers
 }
 
 impl Divider {
-    /// With memory of earlier logs.
+    /// Divider with the memory of earlier logs.
     pub(super) fn new(workers: usize, used: Used) -> Divider {
         let (stretches, records, pages) = (Vec::new(), Vec::new(), Vec::new());
         let mut divider = Divider { workers, used, stretches, records, pages };
@@ -110,7 +110,7 @@ impl Divider {
         self.stretches.push(Stretch { records: std::mem::take(&mut self.records), parts });
     }
 
-    /// What a record says of a page of a database that takes part.
+    /// Adds what a record says about one page of a database that takes part.
     pub(super) fn page(&mut self, at: Place, page: PageRecord, bytes: &[u8]) {
         let spread = if planted!(PageOfTwoWorkers) { at.1.byte() / 8 % 2 } else { 0 };
         let key = PageKey { db: page.db, pgno: page.pgno };
@@ -118,7 +118,7 @@ impl Divider {
         self.pages[worker].push(at, page, bytes);
     }
 
-    /// The rest of the record.
+    /// Adds the rest of the record.
     pub(super) fn record(&mut self, at: Place, record: LogRecord, participants: &Participants) {
         match &record {
             // Of what belongs to a transaction the opening keeps the undo.
@@ -156,7 +156,7 @@ mod tests {
         LogPosition::new(1, 1, byte)
     }
 
-    /// The pages that a record names, and the rest of it.
+    /// Pages that a record names, and the rest of the record.
     type Record = (Vec<(u32, PageRecordKind)>, LogRecord);
 
     fn changes(transaction: Option<u32>, pgnos: &[u32]) -> Record {

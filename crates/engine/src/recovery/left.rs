@@ -26,7 +26,7 @@ use crate::io::IoFile;
 use crate::log::reader::{LogContents, LogFiles};
 use crate::log::{LogNames, LogPosition, Signature};
 
-/// Closed databases: the file of each, and where in this log stream it was closed.
+/// Databases that were closed before this log; a record that changes one is refused.
 #[derive(Default)]
 pub(super) struct Closed(BTreeMap<u8, (String, LogPosition)>);
 
@@ -40,7 +40,7 @@ impl Closed {
         }
     }
 
-    /// Compares a record that ends at `end` with what the databases say.
+    /// Checks a record that ends at `end` against the closed databases.
     ///
     /// # Errors
     /// If a database lacks the record.
@@ -60,8 +60,8 @@ impl Closed {
     }
 }
 
-/// Makes sure that each closed database of an instance that is not open is the one that its log stream closed
-/// last. A log that cannot be read tells nothing here: opening the instance says what is wrong with it.
+/// Checks that each closed database of a closed instance is the one that its log stream closed last. An unreadable log
+/// is not judged here; opening the instance reports it.
 ///
 /// # Errors
 /// The first database that is not, or a failed read.
@@ -105,7 +105,7 @@ pub async fn check_closed(world: &World, config: &InstanceConfig) -> Result<()> 
 }
 
 impl Recovery<'_> {
-    /// The databases that are closed, as the headers say.
+    /// Databases that are closed according to their headers.
     pub(super) async fn closed(&self, stream: Signature) -> Closed {
         let mut closed = Closed::default();
         for database in self.databases {
@@ -114,7 +114,7 @@ impl Recovery<'_> {
         closed
     }
 
-    /// Makes sure that the log, whose first free segment this is, reaches to where an instance has left it.
+    /// Checks that the log, whose first free segment this is, reaches to the place where an instance left it.
     ///
     /// # Errors
     /// If it ends before.

@@ -58,40 +58,40 @@ pub(crate) use replayer::Replayer;
 pub(crate) use source::Source;
 use workers::Workers;
 
-/// What recovery did.
+/// Result of a recovery.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RecoveryReport {
-    /// Log generations replayed.
+    /// Number of replayed log generations.
     pub logs_replayed: u32,
-    /// Where the log ends that was replayed; what is undone afterwards lies behind it.
+    /// End of the replayed log; compensations of open transactions follow behind it.
     pub log_end: LogPosition,
-    /// Records applied or found applied.
+    /// Number of records that were applied or found applied.
     pub records: u64,
-    /// Page changes made.
+    /// Number of applied page changes.
     pub changes_applied: u64,
-    /// Pages that had failed their check and were repaired from the log.
+    /// Number of pages that had failed their check and were repaired from the log.
     pub pages_repaired: u64,
-    /// Log segments with a flipped bit that was corrected.
+    /// Number of log segments with a flipped bit that was corrected.
     pub segments_corrected: u64,
-    /// Log segments behind the end of the current log that held something and were wiped.
+    /// Number of log segments behind the end of the current log that held something and were wiped.
     pub segments_given_up: u64,
-    /// Those of them that no torn write explains.
+    /// Number of these segments that no torn write explains.
     pub segments_unexplained: u64,
-    /// Transactions undone.
+    /// Number of transactions that were undone.
     pub transactions_rolled_back: u32,
-    /// Time to replay the logs.
+    /// Time to replay the logs, s.
     pub redo_seconds: f64,
-    /// Time to write the pages that redo changed.
+    /// Time to write the pages that redo changed, s.
     pub write_seconds: f64,
-    /// Time to undo open transactions.
+    /// Time to undo open transactions, s.
     pub undo_seconds: f64,
-    /// Databases, by number, whose flush map contradicted them, and how: it is begun anew.
+    /// Databases, by number, whose flush map contradicted them, with the reason; the map is begun anew.
     pub flush_maps_refused: Vec<(u8, String)>,
-    /// Which ways it took.
+    /// Branches that the recovery took.
     pub branches: BranchCounts,
 }
 
-/// What redo leaves to the instance.
+/// Result of redo for the instance.
 pub(crate) struct Redone {
     pub(crate) log: OpenLog,
     pub(crate) signature: Signature,
@@ -99,7 +99,7 @@ pub(crate) struct Redone {
     pub(crate) report: RecoveryReport,
 }
 
-/// Everything redo works on.
+/// State of a recovery: files, cache and log.
 pub(crate) struct Recovery<'a> {
     pub(crate) world: &'a World,
     pub(crate) config: &'a InstanceConfig,
@@ -110,9 +110,9 @@ pub(crate) struct Recovery<'a> {
     pub(crate) counters: &'a Counters,
 }
 
-/// Page writes under way when redo has ended and nothing else uses the disk: the third of ESE's four steps.
+/// Number of page writes at a time when redo has ended and nothing else uses the disk: the third of ESE's four steps.
 const WRITES_OUTSTANDING: usize = 128;
-/// From which position on a database takes part in redo.
+/// Position from which on each database takes part in redo.
 pub(crate) type Participants = BTreeMap<u8, LogPosition>;
 
 fn database(databases: &[Rc<Database>], db: u8) -> Option<&Rc<Database>> {
@@ -163,7 +163,7 @@ impl Recovery<'_> {
         })
     }
 
-    /// Redo of the logs up to the current one, to the end: in memory, then in the files.
+    /// Replays the logs up to the current one, in memory and then in the files.
     async fn redo_pages(
         &self,
         replayer: &mut Replayer,
@@ -212,8 +212,8 @@ impl Recovery<'_> {
         database(self.databases, db)
     }
 
-    /// Makes sure that the last log has the name of the current one (a crash may have come in the middle of a roll).
-    /// Returns its generation. Should the name be lost again, the next recovery gives it again.
+    /// Ensures that the last log has the name of the current one (a crash may have interrupted a roll). Returns its
+    /// generation. If the name is lost again, the next recovery repeats this.
     pub(crate) async fn name_last_log(&self, files: &LogFiles, report: &mut RecoveryReport) -> Result<u32> {
         let newest_archive = files.archives.last().copied();
         match (files.current, newest_archive) {
@@ -239,7 +239,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// The databases that need this log stream, and the newest log that their headers name.
+    /// Databases that need this log stream, and the newest log that their headers name.
     pub(crate) async fn participants(&self, last: &LogHeader) -> Result<(Participants, u32)> {
         if usize::from(last.page_bytes) != self.config.page_bytes {
             return Err(Error::Refused(format!(
@@ -263,7 +263,7 @@ impl Recovery<'_> {
         Ok((participants, newest))
     }
 
-    /// The log must reach to `required`. A header names the next log before that log has its name.
+    /// Checks that the log reaches to `required`. A header names the next log before that log has its name.
     pub(crate) fn check_required(&self, required: u32, last: u32, is_full: bool) -> Result<()> {
         if required > last + 1 || required > last && !is_full {
             return Err(self.missing(required));
@@ -271,7 +271,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// The current log, as an ended instance has left it. It is judged before redo changes anything.
+    /// Reads the current log and judges its end, before redo changes anything.
     async fn read_current(&self) -> Result<LogContents> {
         let (path, class) = (self.names.current(), IoClass::LogRead);
         let mut log = LogContents::read(self.world, &path, self.segments, self.counters, class).await?;
@@ -280,8 +280,8 @@ impl Recovery<'_> {
         Ok(log)
     }
 
-    /// Removals of old logs that were not durable can come back with gaps between them: what lies behind a gap goes
-    /// again. Returns the oldest log that stays.
+    /// Removes logs behind a gap: unsynced removals of old logs can be lost, so that some come back. Returns the
+    /// oldest log that stays.
     pub(crate) async fn drop_leftovers(
         &self,
         files: &LogFiles,
@@ -304,7 +304,7 @@ impl Recovery<'_> {
         Error::MissingLog { directory: self.names.directory.clone(), generation }
     }
 
-    /// Where redo begins.
+    /// Position at which redo begins.
     pub(crate) async fn start(
         &self,
         files: &LogFiles,
@@ -360,7 +360,7 @@ impl Recovery<'_> {
         Ok(LogPosition::new(newer.generation, 0, 0))
     }
 
-    /// Zeroes what lies behind the last valid segment of the current log.
+    /// Zeroes the segments behind the last valid one of the current log.
     async fn wipe(&self, file: &IoFile, replayer: &mut Replayer) -> Result<()> {
         let (end, rest) = (replayer.replayed().segment(), replayer.replay.rest);
         if rest.segments > 0 {
@@ -373,8 +373,8 @@ impl Recovery<'_> {
         if rest.is_marked { self.clear_mark(file).await } else { Ok(()) }
     }
 
-    /// Zeroes the mark of a passive copy: an instance goes on with the log. A mark that a power cut brings back says
-    /// less than is true.
+    /// Zeroes the mark of a passive copy, because an instance continues the log. A mark that a power cut brings back
+    /// claims less than is true.
     pub(crate) async fn clear_mark(&self, file: &IoFile) -> Result<()> {
         let offset = u64::from(self.segments - 1) * SECTOR_BYTES as u64;
         file.write(IoClass::LogPrepareWrite, offset, smallvec![PageBuf::empty(SECTOR_BYTES)]).await

@@ -28,15 +28,15 @@ use super::{Recovery, RecoveryBranch, RecoveryReport};
 use crate::cache::{Base, Cache, LoggedPage, PageKey, Pins, Rebuilt, RedoOutcome};
 use crate::error::Result;
 
-/// What redo knows about the pages of the replayed range.
+/// Knowledge of redo about the pages of the replayed range.
 #[derive(Default)]
 pub(crate) struct PageStates {
     based: FixedHashSet<PageKey>,
-    /// Pages that another copy has sent, and that the log has not replaced since.
+    /// Pages that another copy sent and that the log has not replaced since.
     given: FixedHashSet<PageKey>,
-    /// Pages whose file copy cannot be what the log says, and that have no base so far.
+    /// Unproven pages: their copy in the file cannot be what the log requires, and no base has come so far.
     unproven: BTreeMap<PageKey, String>,
-    /// By database: the newest page that was found to hold its changes.
+    /// Newest page of each database that was found to have its changes.
     newest: BTreeMap<u8, (u64, u32)>,
 }
 
@@ -49,7 +49,7 @@ impl PageStates {
         }
     }
 
-    /// What the records say, of which each names a page once at most: all these pages stay in memory meanwhile.
+    /// Replays records, each of which names a page once at most. All these pages stay in memory meanwhile.
     pub(super) async fn replay(
         &mut self,
         cache: &Cache,
@@ -68,7 +68,7 @@ impl PageStates {
         Ok(())
     }
 
-    /// A whole page from the log.
+    /// Replays a page image.
     async fn replay_image(
         &mut self,
         (cache, pins): (&Cache, &mut Pins),
@@ -150,7 +150,7 @@ impl PageStates {
         Ok(())
     }
 
-    /// Takes over what is to be judged of other pages.
+    /// Adds the knowledge about other pages.
     pub(super) fn merge(&mut self, other: PageStates) {
         self.unproven.extend(other.unproven);
         for (db, newest) in other.newest {
@@ -159,26 +159,26 @@ impl PageStates {
         }
     }
 
-    /// Another copy has sent this page; it is in memory now.
+    /// Notes that another copy sent this page, which is in memory now.
     pub(crate) fn give(&mut self, key: PageKey) {
         self.based.remove(&key);
         self.unproven.remove(&key);
         self.given.insert(key);
     }
 
-    /// Pages that the replayed log holds as a whole, or that another copy has sent.
+    /// Pages that the replayed log contains as a whole, or that another copy sent.
     pub(crate) fn held_as_a_whole(&self) -> impl Iterator<Item = PageKey> {
         self.based.iter().chain(&self.given).copied()
     }
 
-    /// Pages whose file copy cannot be what the log says.
+    /// Pages whose copy in the file cannot be what the log requires.
     pub(crate) fn unproven(&self) -> impl Iterator<Item = PageKey> {
         self.unproven.keys().copied()
     }
 }
 
 impl Recovery<'_> {
-    /// The end of the log is reached: every page must be what it says.
+    /// Judges all pages at the end of the log.
     pub(crate) fn judge_pages(&self, pages: &PageStates) -> Result<()> {
         if let Some((key, reason)) = pages.unproven.first_key_value() {
             return Err(self.cache.damaged(*key, format!("{reason}, and the log has no image of it")));

@@ -16,46 +16,45 @@ use world::{Task, World};
 use crate::cache::{Cache, PageKey, Wanted};
 use crate::log::LogPosition;
 
-/// Pages that may be there before redo has come to them, for each read in the window.
+/// Number of pages that may be in memory before redo reaches them, for each read in the window.
 const PAGES_WAITING_PER_READ: usize = 8;
 
-/// When the next read begins.
+/// Pace of the reads ahead: when the next one begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// As ESE does it. Whenever redo goes on it asks for reads until the limit is under way. While it waits for the
-    /// oldest of them, it asks for no more: so the storage sees fewer by then, as in most published soft recoveries,
-    /// which have 5.5 to 7 under way. Storage that is faster than redo does not wait for redo: what has
-    /// come in order counts as used.
+    /// As in ESE: whenever redo goes on, it requests reads until the limit is reached. While it waits for the oldest
+    /// of them, it requests no more, so the storage sees fewer, as in most published soft recoveries (5.5 to 7).
+    /// Storage that is faster than redo does not wait for it: reads that came in order count as used.
     OfRedo,
-    /// Whenever one ends: the limit is under way as long as there is something to read.
+    /// Whenever a read ends, so that the limit is reached as long as there is something to read.
     OfReads,
 }
 
-/// Reads pages ahead of redo.
+/// Reader that brings pages in ahead of redo.
 pub(crate) struct Prereader {
     shared: Rc<PrereadQueue>,
     tasks: Vec<Task<()>>,
 }
 
-/// Neighbouring pages, ascending.
+/// Neighbouring pages, ascending, for one read.
 pub(crate) struct Run {
-    /// Where the first record that names one of them ends.
+    /// End of the first record that names one of them.
     at: LogPosition,
     db: u8,
     pgnos: Vec<u32>,
     wanted: Wanted,
 }
 
-/// A page that a record names.
+/// Page that a record names.
 pub(crate) struct Named {
-    /// Where the record ends.
+    /// End of the record.
     pub(crate) at: LogPosition,
     pub(crate) key: PageKey,
-    /// What redo of the record needs of the page as it is.
+    /// Part of the present page that redo of the record needs.
     pub(crate) wanted: Wanted,
 }
 
-/// A read, and where the first record that needs it ends.
+/// Read in progress, with the end of the first record that needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Read {
     at: LogPosition,
@@ -63,15 +62,15 @@ struct Read {
     is_done: bool,
 }
 
-/// The reads from the oldest one under way on.
+/// Reads from the oldest one in progress on.
 struct Window {
     pace: Pace,
-    /// Reads under way at most.
+    /// Largest number of reads at a time.
     limit: usize,
     under_way: usize,
-    /// Reads that may begin before redo goes on.
+    /// Number of reads that may begin before redo goes on.
     may_begin: usize,
-    /// How many have left it.
+    /// Number of reads that have left the window.
     left: u64,
     reads: VecDeque<Read>,
 }
@@ -81,7 +80,7 @@ impl Window {
         Window { pace, limit, under_way: 0, may_begin: limit, left: 0, reads: VecDeque::new() }
     }
 
-    /// Begins a read; returns its number.
+    /// Notes the begin of a read and returns its number.
     fn begin(&mut self, run: &Run) -> u64 {
         self.under_way += 1;
         self.may_begin -= 1;
@@ -89,7 +88,7 @@ impl Window {
         self.left + self.reads.len() as u64 - 1
     }
 
-    /// A read is done. Returns those that leave the window now, for which redo may have waited.
+    /// Notes the end of a read. Returns the reads that leave the window now, for which redo may have waited.
     fn end(&mut self, number: u64) -> Vec<Read> {
         self.under_way -= 1;
         self.reads[(number - self.left) as usize].is_done = true;
@@ -135,13 +134,13 @@ impl Prereader {
         Prereader { shared, tasks }
     }
 
-    /// The pages that the next stretch of log needs.
+    /// Adds the pages that the next part of the log needs.
     pub(crate) fn add(&self, runs: Vec<Run>) {
         self.shared.queue.borrow_mut().extend(runs);
         self.shared.wanted.notify_all();
     }
 
-    /// Redo has come to `position`.
+    /// Notes that redo has reached `position`.
     pub(crate) fn passed(&self, position: LogPosition) {
         let mut waiting = self.shared.waiting.borrow_mut();
         while let Some(read) = waiting.pop_front_if(|read| read.at <= position) {
@@ -159,7 +158,7 @@ impl Prereader {
     }
 }
 
-/// Its tasks end, also when a recovery that is dropped does not wait for them.
+/// Ends its tasks, also when a dropped recovery does not wait for them.
 impl Drop for Prereader {
     fn drop(&mut self) {
         self.shared.ended.set(true);
@@ -196,7 +195,7 @@ impl PrereadQueue {
         }
     }
 
-    /// The next run to read with its number, if there may be one more. What is in memory needs none.
+    /// Next run to read with its number, if one more may begin. Pages in memory need none.
     fn next(&self) -> Option<(u64, Run)> {
         let mut window = self.window.borrow_mut();
         if window.may_begin == 0 || self.waiting_pages.get() > self.waiting_pages_max {
@@ -212,8 +211,8 @@ impl PrereadQueue {
     }
 }
 
-/// The pages in the order in which the log first names them, each once, each with its neighbours. `named`: in
-/// the order of the log. Of a run, bytes are wanted if they are of one of its pages.
+/// Groups pages with their neighbours, each page once, by the first record that names one of them. `named`: pages in
+/// log order. The bytes of a run are needed if those of one of its pages are.
 pub(crate) fn runs(named: &[Named]) -> Vec<Run> {
     // By page, with the first record that names it.
     let mut pages: Vec<(PageKey, usize)> = named.iter().map(|named| named.key).zip(0..).collect();

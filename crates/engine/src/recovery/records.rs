@@ -7,10 +7,10 @@ use super::preread::{Named, Run, runs};
 use crate::cache::{PageKey, Wanted};
 use crate::log::LogPosition;
 
-/// Where a record begins and ends.
+/// Begin and end of a record in the log.
 pub(super) type Place = (LogPosition, LogPosition);
 
-/// What records say of pages, in the order of the log.
+/// Entries about pages from log records, in log order.
 #[derive(Default)]
 pub(super) struct PageRecords {
     records: Vec<Entry>,
@@ -20,11 +20,11 @@ pub(super) struct PageRecords {
 struct Entry {
     at: Place,
     record: PageRecord,
-    /// Behind its bytes, which begin where those of the entry before end.
+    /// End of the entry's bytes, which begin where those of the entry before end.
     bytes_end: usize,
 }
 
-/// What one record says of one page.
+/// What one record says about one page.
 pub(super) struct Said<'a> {
     pub(super) at: Place,
     pub(super) record: PageRecord,
@@ -37,7 +37,7 @@ impl PageRecords {
         self.records.push(Entry { at, record, bytes_end: self.bytes.len() });
     }
 
-    /// Gives everything up but the memory.
+    /// Removes all entries and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.records.clear();
         self.bytes.clear();
@@ -55,7 +55,7 @@ impl PageRecords {
         })
     }
 
-    /// The reads that redo of them needs.
+    /// Reads that redo of the entries needs.
     pub(super) fn runs(&self) -> Vec<Run> {
         let named = |entry: &Entry| {
             let PageRecord { db, pgno, .. } = entry.record;

@@ -36,44 +36,44 @@ use crate::log::LogPosition;
 use crate::log::reader::{LogContents, damaged};
 use crate::transactions::{Change, RowKey, Transactions};
 
-/// Logs that are read before their turn for workers, who are faster than one read of a log after the other.
+/// Number of logs that are read in advance for workers, which are faster than one log read after the other.
 const LOGS_AHEAD: usize = 4;
 
-/// Repeats a log.
+/// Replayer of a log, for recoveries and passive copies.
 pub(crate) struct Replayer {
     pub(crate) replay: Replay,
     chain: Chain,
-    /// Everything before it is replayed; the beginning of a segment.
+    /// Beginning of a segment before which everything is replayed.
     at: LogPosition,
-    /// A replay has stopped inside a part of the log.
+    /// Whether a replay stopped inside a part of the log.
     is_cut_off: bool,
 }
 
-/// What is known by the records so far.
+/// State of a replay by the records so far.
 pub(crate) struct Replay {
     scope: Arc<Scope>,
-    /// The newest log that a database header names.
+    /// Newest log that a database header names.
     pub(crate) required: u32,
     pub(crate) transactions: Transactions,
     pub(crate) pages: PageStates,
-    /// The newest checkpoint that the log itself names.
+    /// Newest checkpoint that the log itself names.
     pub(crate) logged_checkpoint: LogPosition,
-    /// What must not change any more.
+    /// Databases that were closed before this log; a record that changes one is refused.
     pub(super) closed: Closed,
-    /// What lies behind the end of the current log.
+    /// Segments behind the end of the current log.
     pub(super) rest: Rest,
     pub(crate) report: RecoveryReport,
 }
 
-/// Who redoes the pages.
+/// Executor of page records: this thread's cache, or the redo workers.
 enum Pages<'a> {
-    /// The replayer, in the cache of the instance.
+    /// The replayer's own thread, in the cache of the instance.
     Here(&'a Prereader),
     Handed(&'a mut Workers, &'a RefCell<Used>),
 }
 
 impl Replayer {
-    /// `required`: the newest log that a database header names.
+    /// Creates a replayer. `required`: newest log that a database header names.
     pub(crate) fn new(scope: Scope, required: u32, report: RecoveryReport) -> Replayer {
         let at = LogPosition::new(scope.start.generation(), 0, 0);
         let replay = Replay {
@@ -89,27 +89,27 @@ impl Replayer {
         Replayer { replay, chain: Chain::default(), at, is_cut_off: false }
     }
 
-    /// Everything before it is replayed.
+    /// Position before which everything is replayed.
     pub(crate) fn replayed(&self) -> LogPosition {
         self.at
     }
 
-    /// Where redo began.
+    /// Position at which redo began.
     pub(crate) fn start(&self) -> LogPosition {
         self.replay.scope.start
     }
 
-    /// Of the log that was decoded last.
+    /// State of the log that was decoded last.
     pub(crate) fn newest(&self) -> Option<&LogHeader> {
         self.chain.newest()
     }
 
-    /// The checksums of the records so far.
+    /// Chained checksum of the records so far.
     pub(crate) fn records(&self) -> RecordChain {
         self.chain.records()
     }
 
-    /// Replays what `source` has.
+    /// Replays the log of `source`.
     ///
     /// # Errors
     /// Failed I/O, log that is not what was written, pages that contradict it. If an earlier run was dropped or
@@ -123,7 +123,7 @@ impl Replayer {
         replayed
     }
 
-    /// Replays these closed logs and the current one, their pages with the help of `workers`.
+    /// Replays these closed logs and the current one, with `workers` for the pages.
     ///
     /// # Errors
     /// As [`Replayer::run`]; if a worker has ended, which [`Workers::end`] explains.
@@ -152,7 +152,7 @@ impl Replayer {
         workers.finish(&mut self.replay.pages, &mut self.replay.report).await
     }
 
-    /// Makes sure that no replay has stopped inside a part of the log.
+    /// Checks that no replay stopped inside a part of the log.
     fn check_whole(&self) -> Result<()> {
         if self.is_cut_off && !planted!(ReplayTakenUpInTheMiddle) {
             return Err(Error::Refused(format!(
@@ -204,7 +204,7 @@ impl Replayer {
         Ok(())
     }
 
-    /// Replays a part of the log while `beside` goes on, and gives what comes of that.
+    /// Replays a part of the log while `beside` goes on, and returns the result of `beside`.
     async fn replay_part<T>(
         &mut self,
         recovery: &Recovery<'_>,
@@ -228,7 +228,7 @@ impl Replayer {
     }
 }
 
-/// Decodes what comes, in order, and divides it among `workers`; ends with the first error.
+/// Decodes parts of the log in order and divides them among `workers`; ends with the first error.
 async fn decode_ahead(
     world: &World,
     (mut chain, scope, workers): (Chain, Arc<Scope>, usize),
@@ -255,7 +255,7 @@ async fn decode_ahead(
 }
 
 impl Recovery<'_> {
-    /// Reads closed logs, several at a time, and hands them on in their order, and then the current one.
+    /// Reads closed logs, several at a time, passes them on in order, and then the current one.
     async fn read_ahead(
         &self,
         (logs, current): (Range<u32>, LogContents),
@@ -275,7 +275,7 @@ impl Recovery<'_> {
         send(&mut read, Ok(self.current_part(current))).await;
     }
 
-    /// The next part of the log, decoded; `None` where replay is to stop. Its pages are read ahead from now on.
+    /// Decodes the next part of the log; `None` where replay is to stop. Starts to read its pages ahead.
     async fn decode_next(
         &self,
         source: &mut Source,
@@ -298,7 +298,7 @@ impl Recovery<'_> {
         Ok(Some(decoded))
     }
 
-    /// Takes note of what a part of the log says, replayed or not: how the log ends, and how far counters have come.
+    /// Notes how the log ends and which counters a part of it has reached, replayed or not.
     fn begin(&self, part: &Decoded, replay: &mut Replay) -> Result<()> {
         replay.report.segments_corrected += u64::from(part.corrected);
         if let Some(ending) = &part.ending {
@@ -324,7 +324,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Writes into the headers how far recovery has come. Other readers use it; recovery itself does not.
+    /// Writes the progress of recovery into the headers. Other readers use it; recovery itself does not.
     async fn note_generation(&self, generation: u32, participants: &Participants) -> Result<()> {
         for db in participants.keys() {
             let database = self.database(*db).expect("participants are attached");
@@ -335,7 +335,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// From now on the headers say that the logs from `first` to `last` are needed.
+    /// Writes into the headers that the logs from `first` to `last` are needed.
     pub(crate) async fn name_generations(&self, first: u32, last: u32) -> Result<()> {
         for database in self.databases {
             database.update_header(|header| header.set_generations(first, last, last)).await?;
@@ -400,7 +400,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// The flush maps learn the versions that changes give their pages.
+    /// Notes the versions that changes give their pages in the flush maps.
     fn note_versions<'a>(&self, said: impl Iterator<Item = Said<'a>>) {
         for PageRecord { db, pgno, dbtime, kind } in said.map(|said| said.record) {
             if matches!(kind, PageRecordKind::Change { .. })
@@ -412,7 +412,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// `said`: what the record says of pages, if they are redone here.
+    /// Replays a record. `said`: its entries about pages, if they are replayed here.
     async fn replay_record(
         &self,
         (start, end): Place,

@@ -9,39 +9,39 @@ use crate::log::LogPosition;
 use crate::log::reader::{LogContents, damaged};
 use crate::log::store::{LogStretch, read_stretch};
 
-/// Log that is to be replayed.
+/// Source of the log to replay.
 pub(crate) enum Source {
-    /// The log files that an ended instance has left, from `next` on.
+    /// Log files of an ended instance, from `next` on.
     Files {
         next: u32,
-        /// The last of them; `None` when it has been read.
+        /// Last of them; `None` when it has been read.
         current: Option<LogContents>,
-        /// For the next log: see [`LogContents::read_into`].
+        /// Memory for the next log: see [`LogContents::read_into`].
         memory: Vec<u8>,
     },
-    /// What a passive copy has stored, from `next` up to the segment of `to`.
+    /// Log that a passive copy has stored, from `next` up to the segment of `to`.
     Stored { next: LogPosition, to: LogPosition },
 }
 
-/// A log, or a part of one, as it was read.
+/// Log, or part of one, as read.
 pub(crate) struct LogPart {
     pub(super) path: String,
-    /// The beginning of its first segment.
+    /// Beginning of its first segment.
     pub(super) from: LogPosition,
-    /// If it begins with a log.
+    /// Header, if the part begins with a log.
     pub(super) header: Option<LogHeader>,
     pub(super) segments: Segments,
 }
 
 pub(crate) enum Segments {
-    /// A whole log file; only the last one may end in a torn write.
+    /// Whole log file; only the last one may end in a torn write.
     File { log: LogContents, is_last: bool },
-    /// Good ones. A log has `per_log`.
+    /// Good segments; a log has `per_log`.
     Stored { stretch: LogStretch, per_log: u16 },
 }
 
 impl Source {
-    /// The memory of a log that has been decoded.
+    /// Keeps the memory of a decoded log for the next.
     pub(super) fn reuse(&mut self, used: Vec<u8>) {
         if let Source::Files { memory, .. } = self {
             *memory = used;
@@ -50,7 +50,7 @@ impl Source {
 }
 
 impl Recovery<'_> {
-    /// The next part of the log; `None` where replay is to stop.
+    /// Reads the next part of the log; `None` where replay is to stop.
     ///
     /// # Errors
     /// Failed I/O, or log that is missing or damaged.
@@ -69,7 +69,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// The closed log `number`, read into `memory`.
+    /// Reads closed log `number` into `memory`.
     ///
     /// # Errors
     /// As [`Recovery::read_log`].

@@ -36,24 +36,24 @@ use crate::error::{Error, Result};
 use crate::io::{Counters, FileCounters, IoFile};
 use crate::signal::Poison;
 
-/// Parts whose pages a worker reads while it redoes the one before.
+/// Number of parts whose pages a worker reads while it redoes the one before.
 const PARTS_AHEAD: usize = 4;
-/// Reads of each worker under way at most.
+/// Largest number of reads of each worker at a time.
 const READS_OUTSTANDING: usize = 32;
 
-/// What a worker is told.
+/// Order for a worker.
 enum Order {
     Redo(Part),
-    /// There is no more to redo.
+    /// Finish: there is no more to redo.
     Finish(oneshot::Sender<(PageStates, RecoveryReport)>),
-    /// Write and sync what was redone.
+    /// Write and sync the redone pages.
     Write(oneshot::Sender<()>),
 }
 
-/// What a worker has counted since it told before, by database.
+/// Counts of a worker since its last report, by database.
 type Counted = Vec<FileCounters>;
 
-/// The workers of an opening.
+/// Redo workers of an opening.
 pub(super) struct Workers(Vec<Worker>);
 
 struct Worker {
@@ -61,7 +61,7 @@ struct Worker {
     ended: Task<Result<()>>,
 }
 
-/// What a worker needs to know of its instance, on its way to the worker's thread.
+/// Configuration of the instance in a form that can be sent to a worker's thread.
 struct Plan {
     log_directory: String,
     page_bytes: usize,
@@ -78,7 +78,7 @@ struct PlannedDatabase {
 }
 
 impl Plan {
-    /// `None` if a database's codec stays on its thread.
+    /// Builds the configuration; `None` if a database's codec is bound to its thread.
     fn new(config: &InstanceConfig, workers: usize) -> Option<Plan> {
         let planned = |database: &DatabaseConfig| {
             let codec = match &database.codec {
@@ -98,7 +98,7 @@ impl Plan {
         })
     }
 
-    /// The same as a configuration, with counters of its own.
+    /// Instance configuration with counters of its own.
     fn config(self) -> InstanceConfig {
         let databases = self.databases.into_iter().map(|database| DatabaseConfig {
             codec: database.codec.map(|make| make()),
@@ -116,7 +116,7 @@ impl Plan {
 }
 
 impl Workers {
-    /// One for each shard; `None` if a database has to stay on its thread.
+    /// Starts one worker for each shard; `None` if a database is bound to its thread.
     pub(super) fn start(recovery: &Recovery<'_>) -> Option<Workers> {
         let shards = recovery.world.shards().max(1);
         let plans: Vec<Plan> =
@@ -140,7 +140,7 @@ impl Workers {
         self.0.len()
     }
 
-    /// Hands out the next parts, one for each worker; waits while one has as many as it may.
+    /// Passes the next parts to the workers; waits while one has as many as allowed.
     ///
     /// # Errors
     /// If a worker has ended; [`Workers::end`] says why.
@@ -151,7 +151,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Waits until all is redone; takes over what the workers know of their pages.
+    /// Waits until all is redone, and takes over the workers' knowledge of their pages.
     pub(super) async fn finish(&mut self, pages: &mut PageStates, report: &mut RecoveryReport) -> Result<()> {
         for (found, counted) in self.ask(Order::Finish).await? {
             pages.merge(found);
@@ -162,13 +162,13 @@ impl Workers {
         Ok(())
     }
 
-    /// Waits until all that was redone is in the files, durably.
+    /// Waits until all redone pages are in the files, durably.
     pub(super) async fn write(&mut self) -> Result<()> {
         self.ask(Order::Write).await.map(drop)
     }
 
-    /// Waits until none of them touches the files any more. What made a worker fail comes before `redone`, which
-    /// says no more than that one is gone.
+    /// Waits until no worker uses the files. The failure of a worker takes precedence over `redone`, which says only
+    /// that one is gone.
     pub(super) async fn end(self, redone: Result<()>) -> Result<()> {
         let ended: Vec<_> = self.0.into_iter().map(|worker| worker.ended).collect();
         join_all(ended).await.into_iter().collect::<Result<()>>().and(redone)
@@ -191,7 +191,7 @@ impl Worker {
     }
 }
 
-/// Sends a message when there is room for it; `false` if the receiver is gone.
+/// Sends a message when there is room; `false` if the receiver is gone.
 pub(super) async fn send<T>(to: &mut Sender<T>, message: T) -> bool {
     poll_fn(|cx| to.poll_ready(cx)).await.is_ok() && to.start_send(message).is_ok()
 }
@@ -200,7 +200,7 @@ fn gone() -> Error {
     Error::Stopped("a worker of redo has ended".to_owned())
 }
 
-/// Adds what a worker counts, until it ends; until then the opening works on the files.
+/// Adds the counts of a worker until it ends; until then the opening uses the files.
 fn await_end(
     recovery: &Recovery<'_>,
     ended: oneshot::Receiver<Result<()>>,
@@ -221,7 +221,7 @@ fn await_end(
     })
 }
 
-/// The life of a worker. It ends early, and without an error, if its channel of orders is closed.
+/// Main loop of a worker. It ends early, without an error, if its channel of orders is closed.
 async fn work(
     world: &World,
     plan: Plan,
@@ -272,7 +272,7 @@ async fn follow_orders(
     Ok(())
 }
 
-/// Redoes parts up to the order to finish, which it returns; `None` if the opening was dropped or has failed.
+/// Redoes parts up to the final order, which it returns; `None` if the opening was dropped or failed.
 async fn redo_parts(
     (world, cache): (&World, &Cache),
     orders: &mut Receiver<Order>,
@@ -302,7 +302,7 @@ async fn redo_parts(
     }
 }
 
-/// Takes orders until as many wait as may: the reads of a part begin when it comes.
+/// Receives orders until as many wait as may; the reads of a part begin when it arrives.
 async fn receive(orders: &mut Receiver<Order>, waiting: &mut VecDeque<Order>, prereader: &Prereader) {
     while waiting.len() < PARTS_AHEAD
         && let Some(order) = next_order(orders, prereader).await

@@ -36,7 +36,7 @@ fn a_row_is_free_when_its_last_change_has_been_taken_back() {
     assert!(is_locked(&transactions));
 }
 
-/// Live and in redo alike, since redo may begin behind the transaction that had deleted it.
+/// Live and in redo alike, since redo may begin behind the transaction that deleted it.
 #[test]
 fn an_entry_that_was_brought_back_in_vain_is_cleaned_up() {
     let transactions = after(&[Before::Deleted { data: b"old".as_slice().into() }]);

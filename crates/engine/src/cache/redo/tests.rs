@@ -21,7 +21,7 @@ fn at(segment: u16) -> LogPosition {
     LogPosition::new(1, segment, 0)
 }
 
-/// The page as it was at `dbtime`: as the file has it later, but for its nodes.
+/// Page as at `dbtime`; only its nodes differ from the page that the file has later.
 fn logged(dbtime: u64, nodes: &[&[u8]]) -> LoggedPage {
     let mut page = vec![0; PAGE_BYTES];
     let mut edit = PageMut::format(&mut page, PGNO, 7, page_flags::LEAF, dbtime);
@@ -45,7 +45,7 @@ fn replace(dbtime_before: u64, data: &[u8]) -> PageChange {
     change(dbtime_before, PageOp::Replace { slot: 0, data: EntryData::from(data) })
 }
 
-/// Redo of a change as the log holds it.
+/// Redo of a change as the log contains it.
 fn redo(
     cache: &Cache,
     change: PageChange,
@@ -64,7 +64,7 @@ fn redo_of_file(cache: &Cache, change: PageChange, dbtime: u64) -> RedoOutcome {
     redo(cache, change, dbtime, Base::File, (at(0), at(1)))
 }
 
-/// A cache, and the records of the log so far.
+/// Cache with the records of the log so far, for tests.
 struct Redo<'a>(&'a Cache, Cell<u16>);
 
 impl Redo<'_> {
@@ -72,7 +72,7 @@ impl Redo<'_> {
         Redo(cache, Cell::new(0))
     }
 
-    /// Where the next record begins and ends.
+    /// Begin and end of the next record.
     fn next_record(&self) -> (LogPosition, LogPosition) {
         let number = self.1.get();
         self.1.set(number + 1);
@@ -94,7 +94,7 @@ impl Redo<'_> {
         self.0.status().dirty_pages
     }
 
-    /// The data of the first node, if the page can be seen.
+    /// Data of the first node, if the page is visible.
     fn seen(&self) -> Option<Vec<u8>> {
         let view = self.0.view(1);
         let page = view.page(PGNO).ok()?;
@@ -119,7 +119,7 @@ impl Redo<'_> {
         self.redo(change(dbtime_before, PageOp::Insert { slot, flags, key, data }))
     }
 
-    /// The page as it is read from the file.
+    /// Page as read from the file.
     async fn in_file(&self) -> Vec<u8> {
         let database = self.0.database(1).unwrap();
         let offset = (u64::from(PGNO) + 1) * PAGE_BYTES as u64;
@@ -135,7 +135,7 @@ fn redoing<F: Future<Output = ()>>(test: impl FnOnce(World, Cache) -> F) {
     redoing_for(RedoFor::Standby, test);
 }
 
-/// Runs `test` on the small cache of an instance that opens.
+/// Runs `test` on the small cache of an opening instance.
 fn opening<F: Future<Output = ()>>(test: impl FnOnce(World, Cache) -> F) {
     redoing_for(RedoFor::Opening, test);
 }
@@ -182,7 +182,7 @@ fn what_the_file_has_otherwise_is_written_as_the_log_has_it() {
     });
 }
 
-/// Only what was read from the file, and is as it was read, says what the file holds.
+/// Only an unchanged page from the file says what the file holds.
 #[test]
 fn what_redo_has_made_is_not_taken_for_what_the_file_holds() {
     redoing(|_, cache| async move {
@@ -196,7 +196,7 @@ fn what_redo_has_made_is_not_taken_for_what_the_file_holds() {
     });
 }
 
-/// It was not written since it became dirty, so its changes come next.
+/// The page was not written since it became dirty, so its changes come next.
 #[test]
 fn a_page_that_is_not_newer_in_the_file_is_made_at_once() {
     redoing(|_, cache| async move {
@@ -275,7 +275,7 @@ fn a_change_that_does_not_fit_is_found_when_the_page_is_made() {
     });
 }
 
-/// The log holds a page as a whole each time that it became dirty again.
+/// The log contains a whole page each time that it became dirty again.
 #[test]
 fn a_later_image_stands_for_all_that_waits() {
     redoing(|_, cache| async move {
@@ -362,7 +362,7 @@ fn an_instance_that_opens_finds_out_what_the_file_holds_from_the_digest() {
     });
 }
 
-/// Redo may have cut it off the file since, as space that was new.
+/// Redo may have cut the page off the file since it was read, as new space.
 #[test]
 fn a_page_that_is_made_anew_is_written_whatever_was_read() {
     for (redo_for, seen) in [(RedoFor::Opening, Some(Vec::new())), (RedoFor::Worker, None)] {
@@ -386,7 +386,7 @@ fn a_page_that_is_made_anew_is_written_whatever_was_read() {
     }
 }
 
-/// So no page is read or written twice for want of room.
+/// So no page is read or written twice for lack of memory.
 #[test]
 fn a_page_without_bytes_takes_of_a_workers_memory_what_it_needs() {
     redoing_for(RedoFor::Worker, |_, cache| async move {

@@ -15,14 +15,14 @@ use crate::error::Result;
 use crate::io::IoFile;
 use crate::log::reserve;
 
-/// Keeps closed logs from `generation` on from being removed until dropped or moved forward.
+/// Hold on closed logs from `generation` on, which are not removed until it is dropped or moved forward.
 pub struct LogHold {
     log: Log,
     id: u64,
 }
 
 impl LogHold {
-    /// Logs before `generation` are no longer needed by this reader.
+    /// Moves the hold forward: this reader no longer needs logs before `generation`.
     pub fn advance(&self, generation: u32) {
         self.log.0.state.borrow_mut().holds.insert(self.id, generation);
     }
@@ -38,7 +38,7 @@ impl Drop for LogHold {
 }
 
 impl Log {
-    /// Keeps closed logs from now on for a reader.
+    /// Takes a hold on closed logs for a reader.
     pub(crate) fn hold(&self, generation: u32) -> LogHold {
         let mut state = self.0.state.borrow_mut();
         let id = state.next_hold;
@@ -47,7 +47,7 @@ impl Log {
         LogHold { log: self.clone(), id }
     }
 
-    /// Readers that keep logs.
+    /// Number of holds.
     pub(crate) fn holds(&self) -> usize {
         self.0.state.borrow().holds.len()
     }
@@ -62,7 +62,7 @@ impl Log {
         self.0.state.borrow_mut().preparing = Some(task);
     }
 
-    /// The next log, new or from the reserve. `None` if the log is closed meanwhile.
+    /// Prepares the next log, new or from the reserve. `None` if the log is closed meanwhile.
     async fn prepare_next(&self) -> Result<Option<IoFile>> {
         let (world, names) = (&self.0.world, &self.0.config.names);
         match self.fill_next(None).await {
@@ -75,7 +75,7 @@ impl Log {
         }
     }
 
-    /// Zero-fills the next log in pace with this one.
+    /// Zero-fills the next log at the pace of the current one.
     async fn fill_next(&self, mut file: Option<IoFile>) -> Result<Option<IoFile>> {
         let bytes = usize::from(self.0.config.segments) * SECTOR_BYTES;
         let mut offset = 0;
@@ -95,7 +95,7 @@ impl Log {
         Ok(file)
     }
 
-    /// Waits until the current log has `bytes` bytes or a roll waits for us; false if the log is closed.
+    /// Waits until the current log has `bytes` bytes or a roll waits; false if the log is closed.
     async fn grown_to(&self, bytes: usize) -> Result<bool> {
         loop {
             self.0.poison.check()?;
@@ -112,7 +112,7 @@ impl Log {
         }
     }
 
-    /// The file for the next log: the oldest log that no reader and no backup needs, or a new one.
+    /// Opens the file for the next log: the oldest log that no reader and no backup needs, or a new one.
     async fn open_next(&self) -> Result<IoFile> {
         let (world, names) = (&self.0.world, &self.0.config.names);
         let next = names.next();
@@ -126,7 +126,7 @@ impl Log {
         IoFile::open(world, &next, OpenMode::CreateNew, &self.0.counters).await
     }
 
-    /// With circular logging: the oldest closed log if no reader and no backup needs more than `keep` closed logs.
+    /// With circular logging: takes the oldest closed log, if no reader or backup needs more than `keep` closed logs.
     fn take_oldest_unneeded(&self, keep: u32) -> Option<u32> {
         let mut state = self.0.state.borrow_mut();
         let held = state.holds.values().copied().min().unwrap_or(u32::MAX);
@@ -139,7 +139,7 @@ impl Log {
         Some(state.oldest - 1)
     }
 
-    /// The durable checkpoint has reached `generation`: closed logs before it may go, except one to recycle.
+    /// Notes that the durable checkpoint has reached `generation`: removes earlier closed logs, except one to recycle.
     pub(crate) async fn checkpoint_moved(&self, generation: u32) -> Result<()> {
         let before = std::mem::replace(&mut self.0.state.borrow_mut().checkpoint_generation, generation);
         assert!(before <= generation, "the checkpoint only goes forward");
