@@ -17,13 +17,14 @@ use serde_json::{Value, json};
 use crate::report::{Report, TestReport};
 use crate::store::{SigningKey, sha256_hex};
 
-/// Name of the file in a run folder.
+/// Name of the attestation file in a run folder.
 pub const ATTESTATION: &str = "attestation.json";
 const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
-/// The files that the statement is about.
+/// Files of the run folder that the attestation names with their digests.
 const SUBJECTS: [&str; 3] = ["run.db", "report.json", "report.html"];
 
-/// The statement about the run in `folder`, whose files are written already.
+/// The in-toto statement about the run in `folder`; `run.db` and the reports must be there already, because it names
+/// their digests.
 ///
 /// # Errors
 /// A file of the run cannot be read.
@@ -60,12 +61,13 @@ pub fn statement(report: &Report, folder: &Path) -> std::io::Result<Value> {
     }))
 }
 
-/// Whether a test was judged by nothing, or could not be judged.
+/// Whether a test has no verdict, or a verdict that could not be reached.
 fn is_open(outcome: Option<Outcome>) -> bool {
     !matches!(outcome, Some(Outcome::Pass | Outcome::Fail))
 }
 
-/// What the predicate knows: a run that held its limits and is no qualification passed with a warning.
+/// The result in the words of the in-toto predicate: PASSED for `qualified`, WARNED for `held`, which is no
+/// qualification, else FAILED.
 fn result(grade: Grade) -> &'static str {
     match grade {
         Grade::Qualified => "PASSED",
@@ -74,12 +76,13 @@ fn result(grade: Grade) -> &'static str {
     }
 }
 
-/// What is signed: the pre-authentication encoding of DSSE.
+/// The bytes that are signed: the pre-authentication encoding of DSSE (payload type and payload with their lengths).
 fn encoded(payload: &str) -> String {
     format!("DSSEv1 {} {PAYLOAD_TYPE} {} {payload}", PAYLOAD_TYPE.len(), payload.len())
 }
 
-/// The envelope of a statement. The name of the key is its public part, as `lint --verify` takes it.
+/// The DSSE envelope of a statement: payload, signature, and the public key as its key id, in the form that `lint
+/// --verify` takes.
 pub fn envelope(statement: &Value, key: &SigningKey) -> String {
     let payload = statement.to_string();
     let signature = STANDARD.encode(key.sign_bytes(encoded(&payload).as_bytes()));
@@ -91,7 +94,7 @@ pub fn envelope(statement: &Value, key: &SigningKey) -> String {
     format!("{envelope:#}\n")
 }
 
-/// Writes the attestation of the run in `folder` beside its reports.
+/// Writes `attestation.json` of the run in `folder` beside its reports.
 ///
 /// # Errors
 /// A file cannot be read or written.
@@ -99,7 +102,7 @@ pub fn write(report: &Report, folder: &Path, key: &SigningKey) -> std::io::Resul
     std::fs::write(folder.join(ATTESTATION), envelope(&statement(report, folder)?, key))
 }
 
-/// What of an attestation does not fit the run in `folder`; `None` if all fits.
+/// What of an attestation contradicts the run in `folder`: a digest, the signature or the result; `None` if all fits.
 pub fn misfit(report: &Report, folder: &Path, text: &str) -> Option<String> {
     let no_envelope = || "it is no DSSE envelope of an in-toto statement".to_owned();
     let Ok(envelope) = serde_json::from_str::<Value>(text) else { return Some(no_envelope()) };

@@ -8,23 +8,23 @@ use std::path::{Path, PathBuf};
 
 use crate::store::{Cell, Query, StoreError};
 
-/// Why a series could not be written.
+/// Why `series.csv` or `counters.csv` could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum CsvError {
-    /// The run could not be read.
+    /// The `run.db` could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A file could not be written.
+    /// A CSV file could not be written.
     #[error("{}: {source}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
 
-/// Rows of host, instance and database series, by source, then time.
+/// The query for the CSV rows: series of hosts, instances and databases, ordered by source, then time.
 const SERIES: &str =
     "SELECT world, s.test, test.name AS test_name, host, instance, database, measure, t_ms, interval_ms,
     count, bytes, latency_ns_sum, latency_ns_max, per_s, mib_per_s, latency_ms
@@ -52,14 +52,14 @@ pub fn write_series(path: &Path, folder: &Path) -> Result<Vec<PathBuf>, CsvError
     Ok(written)
 }
 
-/// Writes one line.
+/// Writes one CSV line, its fields quoted where they need it.
 pub fn line(out: &mut impl Write, fields: impl Iterator<Item = String>) -> std::io::Result<()> {
     let fields: Vec<String> = fields.collect();
     out.write_all(fields.join(",").as_bytes())?;
     out.write_all(b"\r\n")
 }
 
-/// Text as a field.
+/// Text as a CSV field: in quotes if it holds a comma, a quote or a line break.
 pub fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\r', '\n']) || text.starts_with(' ') || text.ends_with(' ') {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -68,7 +68,7 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// A value as a field.
+/// A value of SQLite as a CSV field; NULL is an empty one.
 pub fn field(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => quoted(text),

@@ -4,28 +4,28 @@
 
 use serde::Deserialize;
 
-/// The version that this program writes, and the only one that it reads.
+/// File version that this program writes, and the only one that it reads.
 pub const FILE_VERSION: u32 = 1;
 
-/// Version of a file that carries none.
+/// Version of a file that states none.
 pub const fn first_version() -> u32 {
     1
 }
 
-/// What of a file is read first: another version may have other contents.
+/// The version field of a file, read before the rest, because another version may have other fields.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub struct FileVersion {
     #[serde(default = "first_version")]
     version: u32,
 }
 
-/// A file of a version that this program does not read.
+/// The file has a version that this program does not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it has version {0}; this program reads version {FILE_VERSION}")]
 pub struct UnknownVersion(pub u32);
 
 impl FileVersion {
-    /// Refuses a version that this program does not read.
+    /// Checks the version of a file: refuses one that this program does not read.
     ///
     /// # Errors
     /// With the version.

@@ -20,26 +20,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::file_version::{FILE_VERSION, FileVersion, UnknownVersion, first_version};
 
-/// Name of the marker file.
+/// Name of the marker file, which tells that a folder was made by this program and lists what `clean` may remove.
 pub const MARKER: &str = ".proofload";
-/// What a marker names as its maker.
+/// Value of the marker's field `tool`.
 const TOOL: &str = "proofload";
-/// The marker while it is being written.
+/// Temporary name of the marker until it replaces the old one.
 const NEW_MARKER: &str = ".proofload.new";
 
-/// Contents of the marker.
+/// Content of the marker file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Marker {
-    /// Version of this form.
+    /// Version of the marker file's form.
     #[serde(default = "first_version")]
     version: u32,
-    /// What made the folder.
+    /// Program that made the folder.
     tool: String,
-    /// For which solution.
+    /// Name of the solution that the folder was made for.
     solution: String,
-    /// Folders above it that were made with it, outermost first: they go with it when they are empty.
+    /// Folders above it that were made with it, outermost first; `clean` removes them when they are empty.
     parents: Vec<PathBuf>,
-    /// Paths below the folder of what runs may make there; `#` is one hexadecimal digit.
+    /// Paths below the folder that runs may make; `#` stands for one hexadecimal digit.
     #[serde(default)]
     files: BTreeSet<String>,
 }
@@ -55,7 +55,7 @@ impl Marker {
         })
     }
 
-    /// Whether a folder holds something that is listed.
+    /// Whether a folder holds a path that its marker lists.
     fn lists_below(&self, folder: &str) -> bool {
         self.files
             .iter()
@@ -63,10 +63,10 @@ impl Marker {
     }
 }
 
-/// Why a folder may not be used.
+/// Why a folder cannot be used for databases, logs or backups.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// It is not ours.
+    /// It holds files and has no marker of this program.
     #[error("{} exists and was not made by proofload", .0.display())]
     Foreign(PathBuf),
     /// Its marker is of a version that this program does not read.
@@ -77,24 +77,24 @@ pub enum FolderError {
         /// Its version.
         version: UnknownVersion,
     },
-    /// A run goes on in it.
+    /// Another run holds the lock of the folder.
     #[error("{} is in use by another run", .0.display())]
     InUse(PathBuf),
-    /// Something of that name is not a folder.
+    /// Something that is not a folder has that name.
     #[error("{} is not a folder", .0.display())]
     NoFolder(PathBuf),
-    /// The system would not.
+    /// The operating system gave an error.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
 
 impl FolderError {
-    /// What to do about it.
+    /// The remedy, as it is printed.
     pub fn help(&self) -> &'static str {
         match self {
             FolderError::Foreign(_) => {
@@ -108,24 +108,24 @@ impl FolderError {
     }
 }
 
-/// Why there is no new folder for the evidence of a run.
+/// Why no folder could be made for the evidence of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum NewRunError {
-    /// The system would not.
+    /// The operating system gave an error.
     #[error("cannot create {}: {source}", path.display())]
     Io {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// Every name of this second is taken.
+    /// Every name of this second is taken: several runs began at once.
     #[error("{} is full of runs of this second", .0.display())]
     Full(PathBuf),
 }
 
-/// Makes a new folder for the evidence of a run below `out`, named after the time and the solution. Never one
-/// that exists.
+/// Makes a new folder for the evidence of a run below `out`, named after time and solution; never takes one that
+/// exists.
 ///
 /// # Errors
 /// It cannot be created.
@@ -150,7 +150,7 @@ fn io(path: &Path) -> impl FnOnce(std::io::Error) -> FolderError + '_ {
     move |source| FolderError::Io { path: path.to_owned(), source }
 }
 
-/// Whether `folder` may be used: it does not exist, or is ours.
+/// Whether `folder` may be used: it does not exist, or has a marker of this program.
 pub fn check(folder: &Path) -> Result<(), FolderError> {
     match fs::symlink_metadata(folder) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -166,7 +166,7 @@ pub fn check(folder: &Path) -> Result<(), FolderError> {
     }
 }
 
-/// A folder that this process alone may use meanwhile.
+/// A locked folder: no other run can use it until this is dropped.
 #[derive(Debug)]
 #[must_use = "the folder is free again when it is dropped"]
 pub struct FolderLock {
@@ -189,8 +189,8 @@ fn lock(folder: &Path) -> Result<FolderLock, FolderError> {
     }
 }
 
-/// Makes and marks `folder`, or takes it again if it is ours. `files` are the paths below it of what will be made, `#`
-/// standing for one hexadecimal digit; what earlier runs have listed stays listed.
+/// Makes and marks `folder`, or takes it again if it has our marker. `files` are the paths below it that will be made,
+/// `#` standing for one hexadecimal digit; what earlier runs have listed stays listed.
 pub fn take(folder: &Path, solution: &str, files: &[String]) -> Result<FolderLock, FolderError> {
     check(folder)?;
     let known = if folder.exists() { read_marker(folder)? } else { None };
@@ -220,7 +220,7 @@ pub fn take(folder: &Path, solution: &str, files: &[String]) -> Result<FolderLoc
     Ok(claim)
 }
 
-/// Replaces the marker in one step: a power cut leaves the old one or the new one.
+/// Replaces the marker file in one step: after a power cut it is the old one or the new one.
 fn write_marker(folder: &Path, marker: &Marker) -> Result<(), FolderError> {
     let (path, new) = (folder.join(MARKER), folder.join(NEW_MARKER));
     let text = serde_json::to_string_pretty(marker).expect("a marker has only text keys");
@@ -240,7 +240,7 @@ fn read_marker(folder: &Path) -> Result<Option<Marker>, FolderError> {
     }
 }
 
-/// `None` for what is no marker of ours.
+/// Reads a marker; `None` for a file that is no marker of this program.
 fn parse_marker(text: &str) -> Result<Option<Marker>, UnknownVersion> {
     #[derive(Deserialize)]
     struct Head {
@@ -257,17 +257,17 @@ fn parse_marker(text: &str) -> Result<Option<Marker>, UnknownVersion> {
     }
 }
 
-/// What [`clean`] did, or would do.
+/// What [`clean`] removed and what it left; with `dry_run`, what it would remove.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
-    /// Files removed.
+    /// Files that were removed.
     pub files: Vec<PathBuf>,
-    /// What stays in our folders because it is not ours.
+    /// Files that stay because no marker lists them.
     pub kept: Vec<PathBuf>,
 }
 
-/// Removes what the marker of `folder` lists, then the folders that are empty. `dry_run` only looks. A folder
-/// that does not exist is clean.
+/// Removes the files that the marker of `folder` lists, then the folders that are empty. `dry_run` removes nothing. A
+/// folder that does not exist is clean.
 pub fn clean(folder: &Path, dry_run: bool) -> Result<Cleaned, FolderError> {
     let mut cleaned = Cleaned::default();
     if !folder.exists() {
@@ -301,7 +301,8 @@ pub fn clean(folder: &Path, dry_run: bool) -> Result<Cleaned, FolderError> {
     Ok(cleaned)
 }
 
-/// Sorts what lies in `folder`, whose path below the marked folder is `below`, into ours and others'.
+/// Sorts the files in `folder`, whose path below the marked folder is `below`, into those that the marker lists and
+/// others.
 fn walk(
     folder: &Path,
     below: &str,
@@ -333,7 +334,7 @@ fn walk(
     Ok(())
 }
 
-/// Replaces a file as a whole: after a crash it is the old one or the new one.
+/// Replaces a file in one step: after a power cut it is the old one or the new one.
 ///
 /// # Errors
 /// The file is not there, or its folder cannot be written.

@@ -17,18 +17,18 @@ pub mod report;
 mod run_data;
 mod store;
 
-/// What a path in a URL holds as it is: plain letters, digits and marks. Anything else becomes a percent sign
-/// with its value.
+/// Characters that a path in a URL holds unescaped; all others become a percent sign and their hexadecimal value.
 const IN_PATHS: percent_encoding::AsciiSet =
     percent_encoding::NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
 
-/// An absolute path as a URL.
+/// An absolute path as a `file:` URL.
 pub fn file_url(path: &std::path::Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     format!("file://{}", percent_encoding::percent_encode(path.as_os_str().as_bytes(), &IN_PATHS))
 }
 
-/// How often a host is sampled. A slice of less than half of it has no rate of its own: it joins a neighbour.
+/// Milliseconds between two samples of a host. A slice of less than half of that is too short for a rate of its own:
+/// it joins a neighbour.
 const HOST_INTERVAL_MS: u64 = 1_000;
 
 pub use file_version::{FILE_VERSION, FileVersion, UnknownVersion, first_version};

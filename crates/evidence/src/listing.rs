@@ -14,33 +14,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{Cell, Query, StoreError, beside, check, misfit};
 
-/// A run that goes on writes at least this often.
+/// Longest silence of a run that is still considered running: it writes rows more often than that.
 const QUIET: Duration = Duration::from_secs(30);
 
-/// How a run stands.
+/// State of a run in the list of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// It goes on.
+    /// It is still running.
     Running,
-    /// Nothing failed, and every condition of a qualification is met, by its report.
+    /// It ended without a broken limit, and its report says that every condition of a qualification is met.
     Qualified,
-    /// Nothing failed, but it is no qualification.
+    /// It ended without a broken limit, but it is no qualification.
     Held,
-    /// Something failed.
+    /// A limit was broken or a check failed.
     Failed,
-    /// Nothing failed, but it was not carried out to its end or not judged.
+    /// It was not carried out to its end, or a limit was not judged; no limit was broken.
     Incomplete,
-    /// Its evidence cannot be read.
+    /// Its `run.db` cannot be read.
     Unreadable,
 }
 
-/// A run in a folder of runs.
+/// A run in the list of runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunEntry {
-    /// Name of its folder.
+    /// Name of its folder, which is the id in addresses of web pages.
     pub id: String,
-    /// How it stands.
+    /// Its state.
     pub standing: Standing,
     /// Name of the solution.
     pub solution: String,
@@ -48,29 +48,31 @@ pub struct RunEntry {
     pub world: String,
     /// Start, UTC, ISO 8601.
     pub started: String,
-    /// Its length, once it has ended.
+    /// Seconds from start to end; none while it runs.
     pub duration_s: Option<f64>,
     /// Title of the newest test.
     pub test: Option<String>,
-    /// Judgements that passed.
+    /// Verdicts that passed.
     pub passed: i64,
-    /// Judgements that failed.
+    /// Verdicts that failed.
     pub failed: i64,
-    /// Why its evidence cannot be read, or what of it does not fit its seals.
+    /// Why it cannot be read, or what in it contradicts its seals.
     pub note: String,
 }
 
-/// The folder of the run `id` below `runs`; `None` if there is none of exactly this name.
+/// The folder of the run `id` below `runs`; `None` unless a folder has exactly this name, so that an id cannot leave
+/// `runs`.
 pub fn find(runs: &Path, id: &str) -> Option<PathBuf> {
     folders(runs).ok()?.into_iter().find(|(name, _)| name == id).map(|(_, folder)| folder)
 }
 
-/// What was found of the seals of runs. A file is looked at again when it has changed.
+/// Results of checking the seals of runs that have ended, kept because a check reads the whole file; a file that has
+/// changed is checked again.
 #[derive(Debug, Default)]
 pub struct SealsSeen(BTreeMap<PathBuf, (Option<SystemTime>, Option<String>)>);
 
 impl SealsSeen {
-    /// What the rows of a `run.db` say otherwise than its seals. [`list`] names a file that cannot be read.
+    /// What in a `run.db` contradicts its seals. A file that cannot be read is reported by [`list`].
     pub fn misfit(&mut self, run_db: &Path) -> Option<String> {
         let written = std::fs::metadata(run_db).and_then(|file| file.modified()).ok();
         match self.0.get(run_db) {
@@ -84,7 +86,7 @@ impl SealsSeen {
     }
 }
 
-/// Runs by name, newest first. The seals of runs that have ended are checked.
+/// Lists the runs below a folder, newest first. Checks the seals of those that have ended.
 pub fn list(runs: &Path, seals: &mut SealsSeen) -> std::io::Result<Vec<RunEntry>> {
     let mut entries: Vec<RunEntry> =
         folders(runs)?.into_iter().map(|(id, folder)| entry(id, &folder.join("run.db"), seals)).collect();
@@ -92,7 +94,7 @@ pub fn list(runs: &Path, seals: &mut SealsSeen) -> std::io::Result<Vec<RunEntry>
     Ok(entries)
 }
 
-/// Real folders that hold a real `run.db`, with their names.
+/// Folders below `runs` that hold a `run.db`, with their names; symbolic links are left out.
 fn folders(runs: &Path) -> std::io::Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(runs)? {
@@ -186,7 +188,7 @@ fn read(id: &str, path: &Path) -> Result<RunEntry, StoreError> {
     })
 }
 
-/// The grade in `report.json` beside the run's file.
+/// The grade that `report.json` beside the `run.db` states.
 fn reported_grade(run_db: &Path) -> Option<Grade> {
     #[derive(Deserialize)]
     struct Verdict {
@@ -200,7 +202,7 @@ fn reported_grade(run_db: &Path) -> Option<Grade> {
     serde_json::from_slice::<Report>(&text).ok().map(|report| report.verdict.grade)
 }
 
-/// Whether the run's file, or what SQLite keeps beside it, was written to a moment ago.
+/// Whether `run.db` or its write-ahead log was written to a moment ago.
 pub fn is_fresh(path: &Path) -> bool {
     let written = |file: Metadata| {
         let at = file.modified();

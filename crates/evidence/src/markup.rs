@@ -2,8 +2,8 @@
 
 use minijinja::HtmlEscape;
 
-/// Text for a place between tags or in a quoted attribute. A control character, which XML cannot hold and which
-/// hides text from readers, becomes U+FFFD.
+/// Escapes text for a place between tags or in a quoted attribute. A control character, which XML cannot hold and
+/// which hides text from readers, becomes U+FFFD.
 pub fn escape(text: &str) -> String {
     let is_hidden =
         |c: char| c.is_control() && !matches!(c, '\t' | '\n') || matches!(c, '\u{fffe}' | '\u{ffff}');

@@ -22,10 +22,10 @@ use crate::store::{
     open, runs, tests, verdicts_after,
 };
 
-/// Windows that open within this time of each other were opened together.
+/// Most milliseconds between the starts of the hosts' windows that still count as started together.
 pub const IN_STEP_MS: i64 = 1_000;
 
-/// The runs of the hosts that took part in one run.
+/// The `run.db` files of the hosts of a fleet, to be merged into the one of the fleet's run.
 #[derive(Debug)]
 pub struct HostRuns {
     parts: Vec<Part>,
@@ -37,16 +37,16 @@ struct Part {
     run: Run,
     host: String,
     tests: BTreeMap<u32, Test>,
-    /// Tests whose window it opened and did not close: the end of its last sample.
+    /// For tests whose measured window never closed (the host died): the end of the last sample, by test.
     last_sample_ms: BTreeMap<u32, u64>,
-    /// Milliseconds of a window in which its load generator did not run, by test.
+    /// Milliseconds of the window in which this host's load generator stood still, by test.
     gaps_ms: BTreeMap<u32, u64>,
-    /// What was found of its host before the tests and after them.
+    /// Environment rows of this host from before and after its tests.
     environment: Vec<Environment>,
-    /// What is added to its times outside tests, and in each test.
+    /// Milliseconds that are added to this host's times outside of tests.
     shift_ms: i64,
     test_shifts_ms: BTreeMap<u32, i64>,
-    /// Tests in which it was out of step, and by how much.
+    /// Tests in which the host started its window earlier or later than the others, and by how many ms.
     out_of_step: Vec<(u32, i64)>,
 }
 
@@ -85,7 +85,7 @@ impl Part {
         })
     }
 
-    /// How long this host held the load of a test: start and end in the time of all, planned length.
+    /// The measured window of this host in the common time: start, end and planned length in ms.
     fn window(&self, ordinal: u32) -> Option<(u64, u64, u64)> {
         let test = self.tests.get(&ordinal)?;
         let (start_ms, planned_ms) = test.window_start_ms.zip(test.window_planned_ms)?;
@@ -111,7 +111,7 @@ impl Part {
     }
 }
 
-/// Where the samples of each test end whose window did not close.
+/// End of the last sample of each test whose window did not close.
 fn last_samples(db: &Path, tests: &BTreeMap<u32, Test>) -> Result<BTreeMap<u32, u64>, StoreError> {
     let is_open = |test: &&Test| test.window_start_ms.is_some() && test.window_end_ms.is_none();
     let mut last = BTreeMap::new();
@@ -129,29 +129,30 @@ fn last_samples(db: &Path, tests: &BTreeMap<u32, Test>) -> Result<BTreeMap<u32, 
     Ok(last)
 }
 
-/// The moment of a test that all hosts passed together.
+/// The moment of a test that all hosts pass together, and by which their clocks are aligned: the start of the window,
+/// else of the test.
 fn anchor_ms(test: &Test) -> i64 {
     test.window_start_ms.unwrap_or(test.started_ms) as i64
 }
 
-/// What the evidence of a host must be to count as that of a run.
+/// What the `run.db` of a host must state to be merged into a fleet's run.
 #[derive(Debug)]
 pub struct Expected<'a> {
-    /// Name of the run.
+    /// Id of the run.
     pub run: &'a str,
-    /// The host.
+    /// Name of the host.
     pub host: &'a str,
-    /// The solution file.
+    /// Text of the solution file.
     pub solution_text: &'a str,
-    /// Version of the tool.
+    /// Version of the program that recorded it.
     pub tool_version: &'a str,
-    /// Where all randomness comes from.
+    /// Seed of the run.
     pub seed: u64,
-    /// The tests in their order: kind, from the first.
+    /// The kinds of tests in their order, from the first.
     pub tests: &'a [&'static str],
 }
 
-/// Tables whose rows say which host they come from.
+/// Tables of `run.db` whose rows have a column with their host.
 const OF_HOSTS: [&str; 11] = [
     "environment",
     "instance",
@@ -167,7 +168,7 @@ const OF_HOSTS: [&str; 11] = [
 ];
 
 impl Expected<'_> {
-    /// Checks the `run.db` that a host has sent.
+    /// Checks that the `run.db` that a host has sent belongs to the run.
     ///
     /// # Errors
     /// In words, what of it belongs to another run, host, solution file or program, or cannot be read.
@@ -216,9 +217,9 @@ impl Expected<'_> {
 }
 
 impl HostRuns {
-    /// How long all these hosts held the load of a test together, judged as the window of one host is. What a host
-    /// did outside of the common time, the others did not meet. A host holds no load before its window opens, after
-    /// its last sample, and in a gap. One without evidence holds none.
+    /// Judges for each test how long all these hosts held the load together, like the window of one host is judged.
+    /// What a host did outside of the common time, the others did not meet. A host holds no load before its window
+    /// opens, after its last sample, and in a gap; a host without evidence holds none.
     pub fn common_windows(&self, hosts: &[String]) -> Vec<Verdict> {
         let with_window = |part: &Part| {
             let tests = part.tests.values().filter(|test| test.window_start_ms.is_some());
@@ -252,34 +253,33 @@ impl HostRuns {
         })
     }
 
-    /// What the hosts share with each other.
+    /// The machines, file systems, exports and disks that the hosts share.
     pub fn shared(&self) -> Vec<Shared> {
         let rows: Vec<Environment> = self.parts.iter().flat_map(|part| part.environment.clone()).collect();
         sharing::shared(&rows)
     }
 
-    /// Reads what the `run.db` of each host says of its run and tests. Also of a host that died in the middle.
+    /// Reads runs and tests from the `run.db` of each host; also from a host that died in the middle.
     pub fn open(dbs: &[PathBuf]) -> Result<HostRuns, StoreError> {
         let mut parts = dbs.iter().cloned().map(Part::read).collect::<Result<Vec<Part>, StoreError>>()?;
         align(&mut parts);
         Ok(HostRuns { parts })
     }
 
-    /// Wall clock at which the merged run begins; `None` without a host.
+    /// Wall-clock time at which the merged run begins, in ms since 1970; `None` without a host.
     pub fn started_unix_ms(&self) -> Option<u64> {
         let starts = |part: &Part| part.run.started_unix_ms.saturating_add_signed(-part.shift_ms);
         self.parts.iter().map(starts).min()
     }
 
-    /// Tests that the host at this place of the list carried out to their end.
+    /// Number of tests that the host at this index carried out to their end.
     pub fn tests_ended(&self, part: usize) -> usize {
         self.parts[part].tests.values().filter(|test| test.ended_ms.is_some()).count()
     }
 
-    /// Writes one `run.db` with the rows of all hosts and `more`. `run` is taken as it is, but for its end,
-    /// which is that of the last host, and for how its world does I/O; where the hosts differ in that, each has
-    /// a row of its environment for it, as it has for its own seals. Signs with the key, if there is one. Gives
-    /// the verdicts of the hosts.
+    /// Merges the rows of all hosts and `more` into one `run.db`. `run` is taken as it is, but for its end, which is
+    /// that of the last host, and for how its world does I/O: where the hosts differ in that, each has an environment
+    /// row for it, as it has for its own seals. Signs with the key, if there is one. Gives the verdicts of the hosts.
     pub fn write(
         &self,
         run: Run,
@@ -334,8 +334,8 @@ impl HostRuns {
         Ok(verdicts)
     }
 
-    /// The tests of all hosts together. A host that did not come to the end of a test is no reason to leave the
-    /// end open that the others have; what it was to carry still counts.
+    /// The tests of the merged run: start and window from all hosts, targets summed up. The end is that of the hosts
+    /// that came to it; the target of a host that did not still counts.
     fn tests(&self) -> Vec<Test> {
         let mut by_ordinal: BTreeMap<u32, Vec<Test>> = BTreeMap::new();
         for part in &self.parts {
@@ -358,7 +358,8 @@ impl HostRuns {
     }
 }
 
-/// The judgement of the time in which all hosts held the load of a test. `host` is the one that made it shortest.
+/// The verdict on the time in which all hosts held the load of a test together. `host` is the one that made it
+/// shortest.
 fn held_together(ordinal: u32, host: &str, common_ms: u64, planned_ms: u64) -> Verdict {
     let limit_s = planned_ms.saturating_sub(IN_STEP_MS.unsigned_abs()) as f64 / 1e3;
     let (measured_s, planned_s) = (common_ms as f64 / 1e3, planned_ms as f64 / 1e3);
@@ -376,7 +377,8 @@ fn held_together(ordinal: u32, host: &str, common_ms: u64, planned_ms: u64) -> V
     }
 }
 
-/// Finds out what has to be added to the times of each host. The first host that came to a test sets the time.
+/// Aligns the times of the hosts: works out what is added to each one's. The first host that came to a test sets the
+/// time.
 fn align(parts: &mut [Part]) {
     let Some(first) = parts.iter().position(|part| !part.tests.is_empty()) else { return };
     let (leading, leading_tests) = (parts[first].run.clone(), parts[first].tests.clone());
@@ -413,7 +415,7 @@ fn align(parts: &mut [Part]) {
     }
 }
 
-/// What a host's own seals say of the rows that were merged.
+/// The environment row with the last seal of a host's own `run.db`, or with what contradicts it.
 fn sealed(host: &str, chain: &Chain) -> Environment {
     let (severity, value, note) = match (&chain.digest, chain.broken.first()) {
         (_, Some(broken)) => {
@@ -430,7 +432,7 @@ fn sealed(host: &str, chain: &Chain) -> Environment {
     Environment { host: host.to_owned(), area, name, value, severity, note: note.to_owned() }
 }
 
-/// A row of a host in the time of all; `None` for the rows that there is one of for all hosts.
+/// A host's row with its times in the common time; `None` for rows of which the merged run has one for all hosts.
 fn moved(row: Row, part: &Part) -> Option<Row> {
     Some(match row {
         Row::Run(_) | Row::Test(_) => return None,

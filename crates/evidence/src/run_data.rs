@@ -6,29 +6,29 @@ use results::*;
 
 use crate::store::Chain;
 
-/// Counts of one interval.
+/// What was counted in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Point {
     /// Start of the interval.
     pub t_ms: u64,
     /// Length of the interval.
     pub interval_ms: u64,
-    /// The counts.
+    /// Operations, bytes and latencies.
     pub totals: IoTotals,
 }
 
-/// A counter over one interval.
+/// A counter in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CounterPoint {
     /// Start of the interval.
     pub t_ms: u64,
     /// Length of the interval.
     pub interval_ms: u64,
-    /// Increase during the interval, or level at its end.
+    /// Increase during the interval; of a level such as memory, the value at its end.
     pub value: u64,
 }
 
-/// Latency distribution of one interval.
+/// The latency distribution of one interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
     /// Start of the interval.
@@ -37,62 +37,62 @@ pub struct Slice {
     pub interval_ms: u64,
     /// Longest latency, exact.
     pub latency_ns_max: u64,
-    /// Latencies in microseconds, HDR V2.
+    /// Latencies in microseconds as an HDR histogram, V2 encoding.
     pub hdr_v2: Vec<u8>,
 }
 
-/// Test, origin and what is measured: names a series.
+/// Names a series: ordinal of the test, where it was counted, what is measured.
 pub type SeriesKey<M> = (u32, Origin, M);
 
-/// Every row of a run. Lists are in the order recorded.
+/// All rows of a `run.db` in memory. Lists are in the order recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunData {
     /// The run.
     pub run: Run,
-    /// The rules that it was started with; empty in files of earlier builds.
+    /// The rules with their ranges that the run was started with; empty in files of earlier builds.
     pub rules: Vec<Rule>,
-    /// What it sets out to show.
+    /// What the run sets out to show: hosts, mailboxes, tests.
     pub claim: Option<Claim>,
     /// Hosts that took part.
     pub hosts: Vec<Host>,
-    /// What is known about them.
+    /// Environment rows of the hosts.
     pub environment: Vec<Environment>,
-    /// Log streams.
+    /// Instances: a log stream and its cache each.
     pub instances: Vec<Instance>,
     /// Databases.
     pub databases: Vec<Database>,
-    /// Folders on the storage under test.
+    /// Volumes: folders on the storage under test.
     pub volumes: Vec<Volume>,
     /// Tests by ordinal.
     pub tests: BTreeMap<u32, Test>,
-    /// Database sizes.
+    /// Sizes of databases before and after tests.
     pub sizes: Vec<DatabaseSize>,
-    /// Samples by time.
+    /// Points of I/O and batches, by series, in order of time.
     pub series: BTreeMap<SeriesKey<Measure>, Vec<Point>>,
-    /// Counters by time.
+    /// Points of counters, by series, in order of time.
     pub counters: BTreeMap<SeriesKey<Counter>, Vec<CounterPoint>>,
-    /// Latency distributions by time.
+    /// Latency distributions, by series, in order of time.
     pub histograms: BTreeMap<SeriesKey<Measure>, Vec<Slice>>,
     /// Steps of tuning.
     pub tuning_steps: Vec<TuningStep>,
-    /// Checksum statistics.
+    /// Results of checking page and log checksums.
     pub checksums: Vec<Checksum>,
-    /// Backup and restore statistics.
+    /// Results of backups and restores.
     pub backups: Vec<Backup>,
-    /// Recovery statistics.
+    /// Results of soft recoveries.
     pub recoveries: Vec<Recovery>,
-    /// What the parts of modelled storage did.
+    /// Busy time and requests of each part of modelled storage.
     pub parts: Vec<StoragePart>,
-    /// What happened.
+    /// Events of the run.
     pub events: Vec<Event>,
-    /// Judgements.
+    /// Verdicts.
     pub verdicts: Vec<Verdict>,
-    /// What the seals of the `run.db` say that the rows come from.
+    /// What the seals of the `run.db` say about these rows.
     pub seals: Chain,
 }
 
 impl RunData {
-    /// Collects rows; `None` if there is no [`Run`] among them.
+    /// Collects the rows of a run; `None` if the [`Run`] is not among them.
     pub fn from_rows(rows: impl IntoIterator<Item = Row>) -> Option<RunData> {
         let mut rows = rows.into_iter();
         let run = rows.find_map(|row| if let Row::Run(run) = row { Some(run) } else { None })?;
@@ -184,7 +184,7 @@ impl RunData {
         self.histograms.values_mut().for_each(|slices| slices.sort_by_key(|slice| slice.t_ms));
     }
 
-    /// Every row but the [`Run`]; [`RunData::from_rows`] makes the same data of them.
+    /// All rows except the [`Run`]; [`RunData::from_rows`] makes the same data of them.
     pub fn into_rows(self) -> impl Iterator<Item = Row> {
         let samples = self.series.into_iter().flat_map(|((test, origin, measure), points)| {
             points.into_iter().map(move |Point { t_ms, interval_ms, totals }| Sample {
@@ -241,7 +241,7 @@ impl RunData {
             .chain(rows(self.verdicts))
     }
 
-    /// The last moment that anything is known of.
+    /// Time of the newest row, in ms since the run began.
     pub fn last_ms(&self) -> u64 {
         let points = self.series.values().filter_map(|points| points.last()).map(|p| p.t_ms + p.interval_ms);
         let tests = self.tests.values().flat_map(|test| [Some(test.started_ms), test.ended_ms]).flatten();
@@ -250,7 +250,7 @@ impl RunData {
     }
 }
 
-/// Puts `row` in the place of the row with the same identity, or at the end.
+/// Puts `row` in place of the one with the same key, or at the end.
 fn replace<T>(rows: &mut Vec<T>, row: T, same: impl Fn(&T, &T) -> bool) {
     match rows.iter_mut().find(|old| same(old, &row)) {
         Some(old) => *old = row,

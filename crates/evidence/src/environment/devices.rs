@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use super::mounts::Mount;
 use super::read;
 
-/// A block device.
+/// A block device under a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     /// Kernel name, for example `nvme0n1`.
     pub name: String,
-    /// What it is, in words.
+    /// Its kind in words: disk model, partition, RAID level, logical volume.
     pub description: Vec<String>,
-    /// What about it casts doubt on results, and why.
+    /// A property that casts doubt on results, such as a cache of the host in front of the disk, and why.
     pub doubts: Vec<(String, &'static str)>,
-    /// Nothing is below it.
+    /// Whether it is a disk: no block device lies below it.
     pub is_leaf: bool,
 }
 
@@ -24,7 +24,7 @@ pub struct Device {
 pub struct Names(BTreeSet<String>);
 
 impl Names {
-    /// The devices that these mounts stand on.
+    /// The block devices that these mounts stand on, from the mounted device down to the disks.
     pub fn below<'m>(root: &Path, mounts: impl Iterator<Item = &'m Mount>) -> Names {
         let mut names = BTreeSet::new();
         for device in mounts.flat_map(|mount| below(root, mount)) {
@@ -38,7 +38,7 @@ impl Names {
         Names(names)
     }
 
-    /// Whether a message names block devices, and none of those under test. Where those are not known, as in a
+    /// Whether a kernel message names block devices, but none of those under test. Where those are not known, as in a
     /// container that does not see its disks, each message may be about them.
     pub fn means_another(&self, message: &str) -> bool {
         let tokens = message.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
@@ -53,13 +53,13 @@ impl Names {
     }
 }
 
-/// The controller of an NVMe device: `nvme0` of `nvme0n1`.
+/// The controller that a kernel message names for an NVMe device: `nvme0` for `nvme0n1`.
 fn controller(name: &str) -> Option<&str> {
     let number = name.strip_prefix("nvme")?;
     Some(&name[.."nvme".len() + number.find('n')?])
 }
 
-/// Whether the kernel names block devices like this.
+/// Whether a word has the form of a kernel name of a block device, such as `sda`, `dm-3`, `nvme0n1`.
 fn is_device_name(name: &str) -> bool {
     let lettered = ["sd", "vd", "xvd", "hd"];
     let numbered = ["nvme", "loop", "dm-", "md", "nbd", "zram", "ram", "mmcblk", "rbd", "zd", "sr"];
@@ -71,7 +71,7 @@ fn is_device_name(name: &str) -> bool {
     is_lettered || after(&numbered, |c| c.is_ascii_digit())
 }
 
-/// Every device that a mount stands on, from the top down, each once.
+/// Every block device below a mount, from the top down, each once.
 pub fn below(root: &Path, mount: &Mount) -> Vec<Device> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
@@ -81,7 +81,7 @@ pub fn below(root: &Path, mount: &Mount) -> Vec<Device> {
     found
 }
 
-/// The folder of a mount's device in `/sys`.
+/// The folder in `/sys` of a mount's block device.
 fn folder(root: &Path, mount: &Mount) -> Option<PathBuf> {
     let by_number = root.join("sys/dev/block").join(&mount.device).canonicalize().ok();
     // File systems with devices of their own (btrfs, zfs) have a number that is no block device.
@@ -164,18 +164,19 @@ fn device(dir: &Path, slaves: &[PathBuf]) -> Device {
     Device { name, description, doubts, is_leaf: slaves.is_empty() }
 }
 
-/// The name of a disk that no other disk in the world has, where its driver tells one.
+/// The world-wide name of a disk (NAA, EUI-64 or UUID), where its driver tells one: the same on every host that sees
+/// the disk.
 pub fn world_wide_name(root: &Path, disk: &str) -> Option<String> {
     let dir = root.join("sys/class/block").join(disk);
     ["wwid", "device/wwid"].into_iter().find_map(|file| read(&dir, file)).filter(|name| is_world_wide(name))
 }
 
-/// Whether a disk's name is world-wide, by its form.
+/// Whether a disk's identifier is unique in the world, by its prefix: `naa.`, `eui.`, `t10.` or `uuid.`.
 pub fn is_world_wide(name: &str) -> bool {
     ["naa.", "eui.", "t10.", "uuid."].iter().any(|form| name.starts_with(form))
 }
 
-/// Drivers from the disk up to its adapter, with their versions where they state one.
+/// Kernel drivers from the disk up to its adapter, with their versions where they state one.
 fn drivers(dir: &Path) -> Option<String> {
     let named = dir.ancestors().filter_map(|device| {
         let driver = device.join("driver").canonicalize().ok()?;
@@ -187,7 +188,7 @@ fn drivers(dir: &Path) -> Option<String> {
     (!named.is_empty()).then(|| named.join(" on "))
 }
 
-/// What kind of device stands on others.
+/// The kind of a device that stands on others: device mapper, MD RAID, partition or loop device.
 fn stacking(dir: &Path) -> Option<String> {
     if let Some(level) = read(dir, "md/level") {
         return Some(format!("md {level}"));

@@ -11,47 +11,47 @@ use results::Severity;
 
 use super::kernel_messages;
 
-/// A place in the kernel log.
+/// A position in the kernel log: the sequence number of the newest record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     last_sequence: Option<u64>,
 }
 
-/// A line that matters.
+/// A kernel message about storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     sequence: u64,
-    /// An error, or a warning.
+    /// Whether storage failed (error) or was slow or may have failed (warning).
     pub severity: Severity,
-    /// The file of Linux that writes it, where that is known.
+    /// The source file of Linux that writes the message, where the table of messages knows it.
     pub source: Option<&'static str>,
     /// The message.
     pub text: String,
 }
 
-/// The log is read this often.
+/// Seconds between two reads of the kernel log.
 const EVERY: Duration = Duration::from_secs(60);
-/// Most lines that are kept: a failing disk logs some each second.
+/// Most messages that are kept: a failing disk logs several each second.
 const LINES_MOST: usize = 1_000;
 
-/// What was logged after a [`Position`].
+/// Kernel messages about storage that were logged after a [`Position`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Since {
     /// Warnings and errors about storage; at most 1,000.
     pub lines: Vec<Line>,
-    /// Lines that came when there were too many.
+    /// Messages about storage beyond the first 1,000: counted, not kept.
     pub more: u64,
-    /// Records are missing: the kernel keeps a limited number, and overwrites the oldest.
+    /// Whether records are missing: the kernel keeps a limited number, and overwrites the oldest.
     pub overwritten: bool,
 }
 
-/// The end of the log as it is now.
+/// The position of the newest record of the kernel log.
 pub fn position() -> Result<Position, String> {
     let lines = read_all()?;
     Ok(Position { last_sequence: lines.last().map(|(sequence, ..)| *sequence) })
 }
 
-/// A thread that reads the log every minute.
+/// A thread that reads the kernel log every minute.
 #[derive(Debug)]
 pub struct Reading {
     end: Sender<()>,
@@ -59,7 +59,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Begins to read what is logged after `position`.
+    /// Starts the thread; it keeps what is logged after `position`.
     pub fn begin(position: Position) -> Reading {
         let (end, ended) = channel();
         let thread = std::thread::spawn(move || {
@@ -75,7 +75,8 @@ impl Reading {
         Reading { end, thread }
     }
 
-    /// Reads the log a last time: warnings and errors about storage, and whether the kernel still had everything.
+    /// Reads the kernel log a last time and ends the thread: warnings and errors about storage, and whether the kernel
+    /// overwrote records before they were read.
     pub fn end(self) -> Result<Since, String> {
         // Nothing is sent to a thread that could not read; what it returns says so.
         let _ = self.end.send(());
@@ -83,22 +84,23 @@ impl Reading {
     }
 }
 
-/// What has been found so far.
+/// What the reads of the kernel log have found so far.
 #[derive(Debug)]
 pub struct Found {
-    /// Number of the newest record that was seen.
+    /// Sequence number of the newest record that was read.
     last: Option<u64>,
-    /// What matters of the records.
+    /// Messages about storage among the records, and whether some are missing.
     pub since: Since,
 }
 
 impl Found {
-    /// Nothing yet, of what comes after the record with the number `last`.
+    /// An empty result that ignores records up to the sequence number `last`.
     pub fn after(last: Option<u64>) -> Found {
         Found { last, since: Since::default() }
     }
 
-    /// Adds what of these records, the oldest first, is new.
+    /// Adds the records that were not seen before; they come oldest first. A hole in their sequence numbers means that
+    /// the kernel overwrote some.
     pub fn take(&mut self, records: Vec<Record>) {
         // The kernel counts records from 0 and leaves no number out.
         let first = self.last.map_or(0, |last| last + 1);
@@ -119,10 +121,10 @@ fn judge(sequence: u64, level: u32, text: String) -> Option<Line> {
     Some(Line { sequence, severity, source, text })
 }
 
-/// Number, level and message.
+/// A record of the kernel log: sequence number, level (0 to 7, lower is worse) and message.
 pub type Record = (u64, u32, String);
 
-/// Every record that the kernel still has.
+/// Every record that the kernel still has, oldest first, from `/dev/kmsg`.
 fn read_all() -> Result<Vec<Record>, String> {
     let mut file = std::fs::OpenOptions::new()
         .read(true)
@@ -145,7 +147,7 @@ fn read_all() -> Result<Vec<Record>, String> {
     }
 }
 
-/// `facility and level,sequence,time,flags;message`, then lines of details.
+/// A record of `/dev/kmsg`: `facility and level,sequence,time,flags;message`, then lines of details.
 fn parse(record: &str) -> Option<Record> {
     let (head, message) = record.split_once(';')?;
     let mut head = head.split(',');

@@ -9,13 +9,13 @@
 
 use results::Severity;
 
-/// A message that storage has failed, or has been slow to answer.
+/// An entry of the table of kernel messages: storage has failed, or has been slow to answer.
 struct Message {
-    /// Parts of the message in their order, lower-case. The first one begins a word.
+    /// Parts that the message must hold in this order, lower-case. The first one begins a word.
     says: &'static [&'static str],
     /// An error, or a warning.
     severity: Severity,
-    /// The file of Linux that writes it.
+    /// The source file and function of Linux that writes the message.
     source: &'static str,
 }
 
@@ -27,7 +27,7 @@ const fn warning(says: &'static [&'static str], source: &'static str) -> Message
     Message { says, severity: Severity::Warning, source }
 }
 
-/// The first entry that a message fits decides.
+/// The table of kernel messages; the first entry that a message fits decides.
 const MESSAGES: [Message; 68] = [
     // The block layer: the table `blk_errors` names each status, and each is printed as "NAME error, dev DEVICE, ...".
     warning(&["operation not supported error, dev "], "block/blk-core.c: BLK_STS_NOTSUPP"),
@@ -113,7 +113,7 @@ const MESSAGES: [Message; 68] = [
     error(&["cifs: vfs: ", " has not responded in "], "fs/smb/client/connect.c: server_unresponsive"),
 ];
 
-/// Parts of the kernel that are about storage: their warnings count.
+/// Words that name parts of the kernel about storage: a message that holds one counts from the level of a warning on.
 const SUBSYSTEMS: [&str; 15] = [
     "i/o error",
     "buffer i/o",
@@ -131,18 +131,18 @@ const SUBSYSTEMS: [&str; 15] = [
     "btrfs",
     "virtio_blk",
 ];
-/// Words so short that others hold them (data, preempt, amd/): they count where a word begins, and those of letters
-/// and digits alone where no letter follows (`ata1.00`).
+/// Names of subsystems so short that other words hold them (data, preempt, amd/): they count where a word begins, and
+/// those of letters and digits alone where no letter follows (`ata1.00`).
 const SUBSYSTEM_WORDS: [&str; 16] = [
     "ata", "libata", "sd ", "md/", "dm-", "mpt2sas", "mpt3sas", "mptbase", "mptsas", "mptspi", "raid",
     "jbd2", "xfs", "zfs", "nfs", "nfsd",
 ];
-/// The kernel's number for "error"; higher numbers matter less.
+/// Level of the kernel for "error"; higher numbers matter less.
 const ERROR: u32 = 3;
 const WARNING: u32 = 4;
 
-/// Whether a message says that storage failed (an error) or may have (a warning), and which file of Linux
-/// writes it, if the table knows; `None` if it does not matter.
+/// Judges a kernel message: storage failed (error) or may have (warning), and the source file of Linux that writes it
+/// if the table knows it; `None` if the message is not about storage.
 pub fn judge(level: u32, text: &str) -> Option<(Severity, Option<&'static str>)> {
     let text = text.to_lowercase();
     if let Some(message) = MESSAGES.iter().find(|message| message.fits(&text)) {

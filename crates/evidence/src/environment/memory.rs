@@ -8,26 +8,26 @@ use std::path::{Path, PathBuf};
 use super::mounts::{self, Mount, MountError, Nature, unescape};
 use super::{devices, read};
 
-/// Whether files are in memory.
+/// Whether the files of a folder are kept in memory, so that a run on it proves nothing about disks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InMemory {
-    /// No part of what can be seen is memory.
+    /// Neither the file system nor a device below it is memory, as far as the host shows.
     No,
-    /// What the memory is.
+    /// They are; what the memory is (tmpfs, a RAM disk).
     Yes(String),
-    /// Why that cannot be said.
+    /// It cannot be told; the reason.
     Unknown(String),
 }
 
-/// Layers that are followed: a loop device on a file of a loop device, and so on.
+/// Most layers that are followed down: a loop device on a file of a loop device, and so on.
 const LAYERS_MAX: usize = 8;
 
-/// Looks at everything that a folder stands on.
+/// Looks for memory below a folder: its file system, and every device and backing file under that.
 pub fn in_memory(root: &Path, mounts: &[Mount], dir: &Path) -> InMemory {
     below(root, mounts, dir, LAYERS_MAX)
 }
 
-/// Refuses folders whose files would be in memory.
+/// Refuses folders whose files would be in memory. `--allow-memory` skips this check.
 pub fn check_memory(mounts: &[Mount], dirs: &[PathBuf]) -> Result<(), MountError> {
     for dir in dirs {
         if let InMemory::Yes(what) = in_memory(Path::new("/"), mounts, dir) {

@@ -25,39 +25,39 @@ pub use memory::check_memory;
 use memory::{InMemory, in_memory};
 use mounts::{Mount, Nature};
 
-/// A folder on the storage under test.
+/// A volume of the solution file on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
     /// Name, as in the solution file.
     pub name: String,
-    /// Folder.
+    /// Its folder.
     pub dir: PathBuf,
 }
 
-/// A host at one moment.
+/// The environment of a host at one moment: system, volumes, disks, error counters, position in the kernel log.
 #[derive(Debug, Clone)]
 pub struct Capture {
-    /// What was found, ready to record.
+    /// Rows for the `environment` table of `run.db`.
     pub rows: Vec<Environment>,
     kernel_log: Result<kernel_log::Position, String>,
     names: Names,
     smart: SmartCounters,
 }
 
-/// Counters of errors by disk and name.
+/// SMART error counters, by disk and counter name.
 type SmartCounters = BTreeMap<(String, String), u64>;
 
-/// Area of the rows of a comparison.
+/// Area of the environment rows that compare the host after the tests with before.
 pub const AFTER: &str = "After the tests";
-/// Name of the rows that say what the kernel logged.
+/// Name of the environment rows with kernel messages about storage.
 pub const KERNEL_LOG: &str = "Kernel log";
-/// What such a row says where the kernel no longer had all that it logged.
+/// Value of such a row when the kernel has overwritten records before they were read.
 pub const OVERWRITTEN: &str = "part of the kernel log was overwritten";
-/// How the value of a row begins that could not be read.
+/// Prefix of the value of an environment row whose source could not be read.
 pub const NOT_READABLE: &str = "not readable";
 
-/// Looks at the host and at what its volumes stand on. `io_uring` is what came of trying it: the kernel may
-/// allow it and a sandbox refuse it.
+/// Captures the environment of a host and of its volumes. `io_uring` is the result of setting up a ring: the kernel
+/// may allow it and a sandbox refuse it.
 pub fn capture(host: &str, volumes: &[Volume], io_uring: Result<(), String>) -> Capture {
     let mut found = Findings { host, rows: Vec::new() };
     let root = Path::new("/");
@@ -92,19 +92,19 @@ pub fn capture(host: &str, volumes: &[Volume], io_uring: Result<(), String>) -> 
     Capture { rows: found.rows, kernel_log, names, smart }
 }
 
-/// The kernel log while the tests go on: a thread reads it every minute, because the kernel overwrites old records.
+/// The kernel log during the tests: a thread reads it every minute, because the kernel overwrites old records.
 #[derive(Debug)]
 pub struct KernelLog(Result<kernel_log::Reading, String>);
 
 impl KernelLog {
-    /// Begins to read what is logged after this capture.
+    /// Starts the thread; it keeps what is logged after this capture.
     pub fn since(before: &Capture) -> KernelLog {
         KernelLog(before.kernel_log.clone().map(kernel_log::Reading::begin))
     }
 }
 
-/// What changed between two captures that says something about the storage; rows ready to record. Among them is
-/// a verdict on the kernel log, unless it holds no storage error.
+/// Compares two captures: SMART counters, kernel messages, load. Gives rows for `run.db`; among them a verdict on the
+/// kernel log, unless it holds no storage error.
 pub fn compare(host: &str, before: &Capture, after: &Capture, kernel_log: KernelLog) -> Vec<Row> {
     let mut found = Findings { host, rows: Vec::new() };
     let since = kernel_log.0.and_then(kernel_log::Reading::end);
@@ -123,8 +123,8 @@ pub fn compare(host: &str, before: &Capture, after: &Capture, kernel_log: Kernel
     found.rows.into_iter().map(Row::from).chain(verdict).collect()
 }
 
-/// Judges the errors that the kernel logged about the storage under test; only stated if the log could not be
-/// read in full.
+/// The verdict on kernel errors about the storage under test; only for information if the log could not be read in
+/// full.
 fn kernel_log_verdict(host: &str, errors: Option<u64>) -> Verdict {
     Verdict {
         test: None,
@@ -139,7 +139,7 @@ fn kernel_log_verdict(host: &str, errors: Option<u64>) -> Verdict {
     }
 }
 
-/// Says what the kernel logged. How many errors were about the storage under test; `None` if records are
+/// Adds rows with the kernel messages. Gives the number of errors about the storage under test; `None` if records are
 /// missing and those that are left hold none.
 fn kernel_log_rows(found: &mut Findings<'_>, since: &kernel_log::Since, names: &Names) -> Option<u64> {
     if since.overwritten {
@@ -210,12 +210,12 @@ fn smart_changes(found: &mut Findings<'_>, before: &SmartCounters, after: &Smart
     }
 }
 
-/// Disks with a counter in `these` that `those` lack.
+/// Disks with a SMART counter in `these` that `those` lack.
 fn disks_with_more<'a>(these: &'a SmartCounters, those: &SmartCounters) -> BTreeSet<&'a str> {
     these.keys().filter(|key| !those.contains_key(*key)).map(|(disk, _)| disk.as_str()).collect()
 }
 
-/// Rows of one host as they are found.
+/// Environment rows of one host while they are collected.
 struct Findings<'a> {
     host: &'a str,
     rows: Vec<Environment>,
@@ -238,7 +238,7 @@ impl Findings<'_> {
     }
 }
 
-/// A small file of the kernel, without the blanks around; `None` if it is not there or empty.
+/// The content of a file of `/proc` or `/sys` without the blanks around; `None` if it is not there or empty.
 fn read(root: &Path, path: &str) -> Option<String> {
     let text = std::fs::read_to_string(root.join(path)).ok()?;
     let text = text.trim();
@@ -326,7 +326,7 @@ fn clock(found: &mut Findings<'_>, root: &Path) {
     }
 }
 
-/// Says what a volume stands on; its disks by kernel name.
+/// Adds rows about what a volume stands on: mount, file system, devices. Gives its disks by kernel name.
 fn volume_rows(found: &mut Findings<'_>, root: &Path, volume: &Volume, mounts: &[Mount]) -> BTreeSet<String> {
     let area = format!("Volume {}", volume.name);
     found.row(&area, "Folder", &volume.dir.display().to_string());
@@ -372,10 +372,10 @@ fn volume_rows(found: &mut Findings<'_>, root: &Path, volume: &Volume, mounts: &
     disks
 }
 
-/// Name of the row that says how much other work there was on the host before the tests.
+/// Name of the environment row with the load of other programs on the host before the tests.
 pub const LOAD_BEFORE: &str = "Load before the tests";
 
-/// Name of the row that says of each volume whether its files are in memory.
+/// Name of the environment row that says of each volume whether its files are in memory.
 pub const STORAGE_IS_MEMORY: &str = "Storage is memory";
 
 /// Whether a row of the environment says of a volume whether it is in memory.
@@ -383,13 +383,14 @@ pub fn is_about_memory(row: &Environment) -> bool {
     row.area.starts_with("Volume ") && row.name == STORAGE_IS_MEMORY
 }
 
-/// What the rows about a volume say where something is known not to be so.
+/// Value of a volume's row where a condition (in memory, holds the evidence) is known not to hold.
 pub const NO: &str = "no";
 
 /// Name of the row that says of each volume whether the evidence of the run is on its file system.
 pub const HOLDS_EVIDENCE: &str = "Holds the evidence";
 
-/// A row for each volume: whether the evidence in `folder` is on the same file system.
+/// A row for each volume: whether the evidence in `folder` is on the same file system, so that writing it disturbs the
+/// test.
 pub fn evidence_rows(host: &str, volumes: &[Volume], folder: &Path) -> Vec<Environment> {
     let mounts = mounts::of_this_process();
     let device = |dir: &Path| mounts::of(&mounts, dir).map(|mount| mount.device.as_str());
@@ -460,7 +461,7 @@ mod tests {
         Capture { rows: Vec::new(), kernel_log, names, smart: BTreeMap::new() }
     }
 
-    /// What a comparison found out about the environment, and its verdict.
+    /// The comparison of two captures as rows: facts, and the verdict on the kernel log.
     fn compared(before: &Capture, after: &Capture) -> (Vec<Environment>, Option<Verdict>) {
         let (mut rows, mut verdict) = (Vec::new(), None);
         for row in compare("host", before, after, KernelLog::since(before)) {
@@ -504,7 +505,7 @@ mod tests {
         of.iter().map(|(disk, name, value)| (((*disk).to_owned(), (*name).to_owned()), *value)).collect()
     }
 
-    /// Name, value and severity of the rows that a comparison of counters gives.
+    /// Rows for the counters that grew between two captures, as name, value and severity.
     fn changes(before: &SmartCounters, after: &SmartCounters) -> Vec<(String, String, Severity)> {
         let mut found = Findings { host: "host", rows: Vec::new() };
         smart_changes(&mut found, before, after);

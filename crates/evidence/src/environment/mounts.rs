@@ -5,18 +5,18 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Why a campaign may not use a folder.
+/// Why a folder cannot be used for databases, logs or backups.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// The file system keeps its files in memory.
+    /// The file system keeps its files in memory; `--allow-memory` was not given.
     #[error("{} is on {what}, which is memory, not storage", path.display())]
     Memory {
         /// The folder.
         path: PathBuf,
-        /// What the memory is: a file system, or a device.
+        /// What the memory is: a file system (tmpfs), or a device (a RAM disk).
         what: String,
     },
-    /// The files do not fit.
+    /// The file system has too little space.
     #[error(
         "{} needs {} of free space, and {} are free",
         path.display(),
@@ -26,23 +26,23 @@ pub enum MountError {
     NoSpace {
         /// The first of the folders that share the file system.
         path: PathBuf,
-        /// Needed by all of them, the reserve included.
+        /// Bytes that all of them need, the reserve of 2 % included.
         needed_bytes: u64,
-        /// Free.
+        /// Free bytes.
         free_bytes: u64,
     },
-    /// The operating system would not say.
+    /// The operating system gave an error.
     #[error("{}: {source}", path.display())]
     Io {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
 
 impl MountError {
-    /// What to do about it.
+    /// The remedy, as it is printed.
     pub fn help(&self) -> &'static str {
         match self {
             MountError::Memory { .. } => "name a folder on the disk under test, or say --allow-memory",
@@ -57,11 +57,11 @@ impl MountError {
 /// A mounted file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// Device number, `major:minor`.
+    /// Device number, `major:minor`, which leads to `/sys/dev/block`.
     pub device: String,
-    /// Where it is mounted.
+    /// Folder where it is mounted.
     pub point: PathBuf,
-    /// Type, as the kernel calls it.
+    /// Type of the file system as the kernel calls it: `xfs`, `nfs4`.
     pub file_system: String,
     /// What is mounted, for example `/dev/sda1`.
     pub source: String,
@@ -69,23 +69,23 @@ pub struct Mount {
     pub options: String,
 }
 
-/// What a file system does to a storage test.
+/// How a type of file system affects a storage test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nature {
-    /// Files on a local block device, overwritten in place.
+    /// Files are on a local block device and are overwritten in place.
     Plain,
-    /// Files in memory.
+    /// Files are in memory: a test proves nothing about disks.
     Memory,
-    /// Writes go to new places.
+    /// Each write goes to a new place, so that databases become fragmented (btrfs, ZFS).
     CopyOnWrite,
-    /// A layer over other file systems.
+    /// A layer over other file systems, as in containers: its disks are not visible here.
     Overlay,
-    /// Files on another machine or in user space.
+    /// Files are on another machine, or served by a process (NFS, SMB, FUSE): the network is part of the test.
     Network,
 }
 
 impl Mount {
-    /// What this file system does to a storage test.
+    /// How this file system affects a storage test.
     pub fn nature(&self) -> Nature {
         match self.file_system.as_str() {
             "tmpfs" | "ramfs" | "devtmpfs" => Nature::Memory,
@@ -99,12 +99,12 @@ impl Mount {
     }
 }
 
-/// The mounts that this process sees; none where the kernel does not say.
+/// The mounts that this process sees, from `/proc/self/mountinfo`; none where the kernel does not have it.
 pub fn of_this_process() -> Vec<Mount> {
     parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
 }
 
-/// Reads `/proc/self/mountinfo`. Lines that are not understood are left out.
+/// Reads the form of `/proc/self/mountinfo`. Lines of another form are left out.
 pub fn parse(mountinfo: &str) -> Vec<Mount> {
     mountinfo.lines().filter_map(parse_line).collect()
 }
@@ -127,7 +127,7 @@ fn parse_line(line: &str) -> Option<Mount> {
     Some(Mount { device, point, file_system, source, options: options.join(",") })
 }
 
-/// Undoes the octal escapes of blanks in mount tables.
+/// Undoes the octal escapes of blanks in mount tables: `\040`.
 pub fn unescape(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -158,23 +158,24 @@ pub fn of<'a>(mounts: &'a [Mount], dir: &Path) -> Option<&'a Mount> {
         .max_by_key(|mount| mount.point.components().count())
 }
 
-/// The nearest folder above `dir`, or itself, that exists, without links.
+/// The nearest folder that exists, `dir` or above it, with symbolic links resolved.
 fn existing(dir: &Path) -> Option<PathBuf> {
     let dir = std::path::absolute(dir).ok()?;
     dir.ancestors().find_map(|dir| dir.canonicalize().ok())
 }
 
-/// Free bytes for ordinary users on the file system that a folder is on or will be on.
+/// Bytes that are free for ordinary users on the file system of a folder, which may not exist yet.
 fn free_bytes(dir: &Path) -> std::io::Result<u64> {
     let there = existing(dir).ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))?;
     let stat = rustix::fs::statvfs(there)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// The share of the needed space that must stay free on top: file systems slow down when full.
+/// Share of the needed space that must stay free on top: file systems slow down when they are full.
 const RESERVE: f64 = 0.02;
 
-/// Checks that everything fits, file system by file system: folder and bytes still to be written into it.
+/// Checks that each file system has the space that is still to be written to its folders (folder, bytes), and the
+/// reserve.
 pub fn check_space(mounts: &[Mount], needs: &[(PathBuf, u64)]) -> Result<(), MountError> {
     let mut by_file_system: BTreeMap<&str, (&PathBuf, u64)> = BTreeMap::new();
     for (dir, bytes) in needs {

@@ -14,33 +14,33 @@ use super::mounts::{Mount, Nature};
 use super::{Findings, NOT_READABLE, devices, read};
 use crate::sha256_hex;
 
-/// Names of the rows that tell one machine from another.
+/// Name of the environment row with the boot id: two hosts with the same one are the same running machine.
 const BOOT_ID: &str = "Boot id";
 const MACHINE_ID: &str = "Machine id";
-/// Name of the rows that tell a volume's file system, export and disks from others.
+/// Name of the environment rows with the identity of a volume's storage: file system, network export, disks.
 const IDENTITY: &str = "Identity";
-/// How the values of such rows begin.
+/// Prefix of an identity that is a file system: equal device numbers on one machine.
 const FILE_SYSTEM: &str = "file system on device ";
 const EXPORT: &str = "export ";
 const DISK: &str = "disk ";
-/// Area of the rows that say what hosts share.
+/// Area of the environment rows that say what hosts of a run share.
 pub const SHARED: &str = "Shared by hosts";
-/// Hosts that a sentence names.
+/// Most hosts that a sentence names; more are counted.
 const NAMED_MAX: usize = 4;
 
-/// A part that several hosts share.
+/// A machine, file system, export or disk that several hosts of a run share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shared {
-    /// The hosts.
+    /// The hosts that share it.
     pub hosts: BTreeSet<String>,
-    /// Their volumes on it, each with its host; none if it is the machine.
+    /// Their volumes on it, each with its host; empty if the machine is shared.
     pub volumes: BTreeSet<(String, String)>,
-    /// The part; `None` if it is the machine.
+    /// The shared file system, export or disk; `None` if the machine is shared.
     what: Option<String>,
 }
 
 impl Shared {
-    /// Which hosts share what, in one sentence without its full stop.
+    /// The finding as a sentence without its full stop: which hosts share what.
     pub fn text(&self) -> String {
         let mut names: Vec<&str> = self.hosts.iter().map(String::as_str).collect();
         let more =
@@ -52,7 +52,7 @@ impl Shared {
         format!("{} and {last} {what}", others.join(", "))
     }
 
-    /// The row that says so. Sharing that the solution file does not declare is a doubt.
+    /// The environment row of the finding. Sharing that the solution file does not declare is a warning.
     pub fn row(&self, is_declared: bool) -> Environment {
         let (name, note) = match &self.what {
             None => ("Machine", "their load generators compete for its processors"),
@@ -65,7 +65,8 @@ impl Shared {
     }
 }
 
-/// Says what tells this machine from others. The machine id is confidential, so only a digest of it is kept.
+/// Adds the rows that identify this machine: boot id and machine id. The machine id is confidential, so only a digest
+/// of it is kept.
 pub(super) fn machine_rows(found: &mut Findings<'_>, root: &Path) {
     let boot_id = read(root, "proc/sys/kernel/random/boot_id");
     let machine_id = read(root, "etc/machine-id").map(|id| sha256_hex(format!("proofload {id}").as_bytes()));
@@ -74,7 +75,7 @@ pub(super) fn machine_rows(found: &mut Findings<'_>, root: &Path) {
     }
 }
 
-/// Says what tells the file system, the export and the disks of a volume from others.
+/// Adds the rows that identify the file system, the export and the disks of a volume.
 pub(super) fn volume_rows(
     found: &mut Findings<'_>,
     root: &Path,
@@ -96,7 +97,8 @@ pub(super) fn volume_rows(
     }
 }
 
-/// What a mount has of another machine, where its name is the same on every host.
+/// The export of a network file system (`server:/path`), if its name means the same on every host; none of a server at
+/// `localhost`.
 fn export(mount: &Mount) -> Option<&str> {
     let has_server = ["nfs", "nfs4", "cifs", "smb3", "ceph", "glusterfs", "lustre", "afs"];
     let server = mount.source.trim_start_matches('/');
@@ -105,16 +107,16 @@ fn export(mount: &Mount) -> Option<&str> {
         .then_some(&mount.source)
 }
 
-/// Those of a host's rows that tell it and its storage from others.
+/// The rows of a host that identify it and its storage.
 pub fn identity(rows: &[Environment]) -> Vec<Environment> {
     let names = [BOOT_ID, MACHINE_ID, IDENTITY];
     rows.iter().filter(|row| names.contains(&&*row.name)).cloned().collect()
 }
 
-/// The machine that a name is good for, unless it is good for all, and the name.
+/// An identity and the machine on which it is unique; no machine if it is unique everywhere.
 type Identity<'a> = (Option<&'a str>, &'a str);
 
-/// What the hosts of these rows share.
+/// The machines, file systems, exports and disks that the hosts of these rows share.
 pub fn shared(rows: &[Environment]) -> Vec<Shared> {
     let is_known = |row: &&Environment| row.area == "System" && row.value != NOT_READABLE;
     let named = |name: &str| -> BTreeMap<&str, &str> {
@@ -161,7 +163,7 @@ fn part(what: &str, users: &BTreeSet<(&str, &str)>) -> Shared {
     Shared { hosts: hosts_of(users), volumes, what }
 }
 
-/// What hosts share without a row that says that the solution file declares it.
+/// What hosts share without a row that the solution file declares it.
 pub fn undeclared(rows: &[Environment]) -> Vec<Shared> {
     let is_declared = |shared: &Shared| {
         let text = shared.text();
@@ -179,7 +181,7 @@ mod tests {
         Mount { device: device.into(), point: "/srv".into(), file_system, source: source.into(), options }
     }
 
-    /// The rows of a host with this boot id and one volume on a mount and disks.
+    /// Environment rows of a test host: boot id, and one volume on this mount and these disks.
     fn host(name: &str, boot_id: &str, mount: &Mount, disks: &[(&str, &str)]) -> Vec<Environment> {
         let place = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {

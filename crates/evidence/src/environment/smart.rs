@@ -4,11 +4,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Attributes of ATA disks that count errors: reallocated, reported uncorrectable, pending, offline uncorrectable, CRC.
+/// Numbers of SMART attributes of ATA disks that count errors: reallocated, reported uncorrectable, pending, offline
+/// uncorrectable, CRC.
 const ATA: [u64; 5] = [5, 187, 197, 198, 199];
 const NVME: [&str; 3] = ["media_errors", "num_err_log_entries", "critical_warning"];
 
-/// Counters of a disk by name.
+/// SMART error counters of a disk by name, from `smartctl`; the error says why there are none.
 pub fn counters(disk: &str) -> Result<Vec<(String, u64)>, String> {
     let output = Command::new("smartctl").args(["-j", "-a", &format!("/dev/{disk}")]).output();
     let output = output.map_err(|error| match error.kind() {

@@ -5,14 +5,15 @@ use results::{Environment, Row, Severity};
 
 use crate::store::sha256_hex;
 
-/// Area of the values of a simulated run's storage model.
+/// Area of the environment rows with the values of the storage model of a simulated run.
 pub const AREA: &str = "Storage model";
-/// Name of the row with the digest of these values.
+/// Name of the environment row with the SHA-256 of these values.
 pub const DIGEST: &str = "SHA-256 of all values";
-/// Name of the rows with values that no drive of its kind can have.
+/// Name of the environment rows with values that no drive of its kind can have.
 pub const DOUBT: &str = "Doubtful";
 
-/// The rows of `host`: the digest of the lines `key = value # source`, each value with its source, each doubt.
+/// The environment rows of `host` about its storage model: the SHA-256 of the lines `key = value # source`, each value
+/// with its source, each doubtful value.
 pub fn rows<'a>(
     host: &str,
     values: impl Iterator<Item = (&'a str, &'a str, &'a str)> + Clone,

@@ -15,12 +15,12 @@ use rusqlite::Connection;
 use crate::StoreError;
 use crate::store::{self, pack};
 
-/// Minutes of host samples that the first look takes in.
+/// Minutes of host samples before now that the first look takes in.
 const HOST_MINUTES: u64 = 5;
-/// Minutes of samples of databases and logs.
+/// Minutes of database and log samples before now that the first look takes in.
 const DATABASE_MINUTES: u64 = 2;
 
-/// Follows a run.
+/// Reads the new rows of a `run.db` while its run goes on.
 #[derive(Debug)]
 pub struct Follower {
     path: PathBuf,
@@ -28,12 +28,12 @@ pub struct Follower {
     events: i64,
     environment: i64,
     verdicts: i64,
-    /// Start of the newest interval that was passed on, by source.
+    /// Start of the newest interval that was passed on, by source of samples.
     seen: std::collections::BTreeMap<i64, u64>,
 }
 
 impl Follower {
-    /// Opens the file.
+    /// Opens the `run.db`.
     pub fn open(path: &Path) -> Result<Follower, StoreError> {
         let db = store::open(path)?;
         Ok(Follower {
@@ -46,7 +46,7 @@ impl Follower {
         })
     }
 
-    /// Rows that are new since the last call, and again those that say how far the run is.
+    /// Rows that are new since the last call, and in each call the rows that change in place: the run and its tests.
     pub fn rows(&mut self) -> Result<Vec<Row>, StoreError> {
         self.new_rows().map_err(|error| store::explain(&self.path, error))
     }
@@ -82,7 +82,7 @@ impl Follower {
         Ok(rows)
     }
 
-    /// New samples of the newest test.
+    /// New samples of the test that runs.
     fn samples(&mut self, test: u32, rows: &mut Vec<Row>) -> rusqlite::Result<()> {
         let newest: Option<i64> = self.db.query_row(
             "SELECT max(minute) FROM series JOIN source ON source.id = source WHERE test = ?",

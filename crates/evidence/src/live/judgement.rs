@@ -9,18 +9,19 @@ use super::LiveRun;
 use crate::environment::is_about_memory;
 use crate::report::{Overall, RunOutcome, broken, counted, duration, verdict_row};
 
-/// The judgement of a run that goes on or has ended.
+/// What a run proves: its grade once it has ended, before that the limits that are broken so far.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveJudgement {
     /// What the run proves; null while it goes on.
     pub grade: Option<Grade>,
     /// The same for readers that do not know grades; null while the run goes on.
     pub outcome: Option<RunOutcome>,
-    /// The grade as people read it.
+    /// The grade in words.
     pub words: &'static str,
-    /// In one sentence.
+    /// The judgement in one sentence.
     pub headline: String,
-    /// Why, or what is broken or missing so far; a sentence each.
+    /// The reasons; before the end, limits that are broken and conditions that are missed for certain. A sentence
+    /// each.
     pub reasons: Vec<String>,
 }
 
@@ -37,7 +38,7 @@ impl From<&Overall> for LiveJudgement {
 }
 
 impl LiveRun {
-    /// What is known before the end, from the rows that are kept.
+    /// The judgement before the end, from the rows so far.
     pub(super) fn judgement(&self) -> LiveJudgement {
         let mut reasons = self.broken();
         reasons.extend(self.unproved());
@@ -65,7 +66,7 @@ impl LiveRun {
         }
     }
 
-    /// Titles of tests, and of the run itself, with their verdicts.
+    /// Titles of tests, and of the run itself, each with their verdicts so far.
     fn judged(&self) -> Vec<(&str, Vec<Verdict>)> {
         let of = |test: Option<u32>| {
             self.verdicts.iter().filter(|verdict| verdict.test == test).map(verdict_row).collect()
@@ -94,7 +95,7 @@ impl LiveRun {
         sentences
     }
 
-    /// The conditions that the rest of the run can no longer meet.
+    /// The conditions of a qualification that the rest of the run can no longer meet.
     fn missing(&self) -> Vec<(String, &'static Condition)> {
         let mut missing = Vec::new();
         let mut note = |name: &str, text: String| missing.extend(condition(name).map(|found| (text, found)));

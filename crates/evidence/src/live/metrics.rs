@@ -26,7 +26,7 @@ const FIGURES: [Figure; 8] = [
     }),
 ];
 
-/// The text of all `views`, with its end mark.
+/// The figures of all `views` in the text form of OpenMetrics, `# EOF` included.
 pub fn open_metrics(views: &[LiveView]) -> String {
     let mut text = String::new();
     for (scope, rows) in

@@ -27,12 +27,12 @@ pub use follow::Follower;
 pub use judgement::LiveJudgement;
 pub use metrics::open_metrics;
 
-/// Seconds of history that are kept.
+/// Seconds of rates and latencies that are kept for the charts.
 const HISTORY: usize = 300;
-/// Events that are kept.
+/// Newest events that are kept.
 const EVENTS: usize = 200;
 
-/// The state of a run, made from its rows.
+/// The present state of a run, built up from its rows as they come.
 #[derive(Debug, Default)]
 pub struct LiveRun {
     run: Option<Run>,
@@ -41,28 +41,28 @@ pub struct LiveRun {
     newest: BTreeMap<Origin, Newest>,
     history: VecDeque<Moment>,
     events: VecDeque<Event>,
-    /// Events of this severity, those no longer kept included.
+    /// Number of events that are errors, those no longer kept included.
     errors: u64,
     verdicts: Vec<Verdict>,
     rules: Vec<Rule>,
-    /// Facts about the hosts that are errors.
+    /// Environment rows with the severity of an error.
     environment: Vec<Environment>,
     now_ms: u64,
 }
 
-/// The newest interval of one origin.
+/// The newest interval of a host, instance or database.
 #[derive(Debug, Default)]
 struct Newest {
     test: u32,
     /// Start of its last slice.
     t_ms: u64,
-    /// Length of its slices together.
+    /// Length of its slices together, in ms.
     interval_ms: u64,
     samples: BTreeMap<Measure, IoTotals>,
     counters: BTreeMap<Counter, u64>,
 }
 
-/// Sums of one second over all hosts, as they come in.
+/// What all hosts together did in one second. Hosts report one by one.
 #[derive(Debug, Default, Clone)]
 struct Moment {
     t_ms: u64,
@@ -71,14 +71,14 @@ struct Moment {
     reads: IoTotals,
     writes: IoTotals,
     log_writes: IoTotals,
-    /// Reads that waited, where that raises their mean.
+    /// Reads still waiting at the end of the second, where counting them raises the mean latency.
     reads_waiting: IoTotals,
     log_writes_waiting: IoTotals,
     batches: IoTotals,
     bytes: u64,
 }
 
-/// A run at one moment.
+/// The figures of a run at one moment, ready to show.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveView {
     /// Unique name of the run.
@@ -87,27 +87,27 @@ pub struct LiveView {
     pub solution: String,
     /// Real or simulated.
     pub world: WorldKind,
-    /// What the run proves.
+    /// What the run proves, or has broken so far.
     pub judgement: LiveJudgement,
     /// Time since the start, up to the newest row.
     pub elapsed_s: f64,
-    /// How it ended; null while it runs.
+    /// How the run ended: finished, interrupted or failed; null while it runs.
     pub ending: Option<results::Ending>,
-    /// Tests so far.
+    /// Tests that have begun.
     pub tests: Vec<LiveTest>,
-    /// Hosts, over the last second or so.
+    /// Rates of each host over its newest interval of about a second.
     pub hosts: Vec<LiveRates>,
-    /// Databases, over their last sample.
+    /// Rates of each database over its newest sample.
     pub databases: Vec<LiveRates>,
-    /// The last minutes, a second each, all hosts together.
+    /// Rates of all hosts together in each second of the last five minutes.
     pub history: Vec<LiveSecond>,
     /// Limits of the running test.
     pub limits: Vec<Limit>,
-    /// What happened, oldest first.
+    /// Newest events, oldest first.
     pub events: Vec<LiveEvent>,
-    /// Judgements that passed.
+    /// Verdicts that passed.
     pub passed: u32,
-    /// Judgements that failed.
+    /// Verdicts that failed.
     pub failed: u32,
 }
 
@@ -116,56 +116,56 @@ pub struct LiveView {
 pub struct LiveTest {
     /// Place in the campaign, from 1.
     pub ordinal: u32,
-    /// Title.
+    /// Title of the test.
     pub name: String,
     /// `warming up`, `measuring`, `closing`, `running` or `ended`.
     pub phase: &'static str,
-    /// The worst of its judgements; null if there is none yet.
+    /// The worst of its verdicts; null if there is none yet.
     pub outcome: Option<Outcome>,
-    /// Time since it started, or its length.
+    /// Seconds since it started; once it has ended, its length.
     pub elapsed_s: f64,
-    /// Share of the measured window that is over, 0 to 1; null without a window.
+    /// Share of the measured window that is over, 0 to 1; null for a test without a window.
     pub window_done: Option<f64>,
-    /// Transactional I/O per second to be reached.
+    /// Transactional I/O per second that the test is to reach.
     pub target_iops: Option<f64>,
 }
 
 /// Rates and latencies of a host or database over its newest interval. Null where nothing was counted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveRates {
-    /// Where.
+    /// The host, instance or database.
     #[serde(flatten)]
     pub origin: Origin,
-    /// Length of the interval.
+    /// Seconds that the interval covers.
     pub interval_s: f64,
     /// Batches per second.
     pub batches_per_s: f64,
     /// Transactional I/O per second.
     pub iops: f64,
-    /// Bytes moved per second, all classes, in MiB.
+    /// Bytes moved per second by reads and writes of every class, in MiB.
     pub mib_per_s: f64,
     /// Mean latency of database reads for transactions.
     pub read_ms: Option<f64>,
-    /// Longest of them.
+    /// Longest of these reads.
     pub read_max_ms: Option<f64>,
     /// Mean latency of database writes.
     pub write_ms: Option<f64>,
     /// Mean latency of log writes; of a database: of its instance's log.
     pub log_write_ms: Option<f64>,
-    /// Processor time of the load generator, as a share of what it could use; hosts only.
+    /// Processor time of the load generator, as a share of what its processors have; hosts only.
     pub generator_busy: Option<f64>,
 }
 
-/// One second of all hosts together.
+/// Figures of all hosts together in one second of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LiveSecond {
-    /// Start.
+    /// Start, seconds since the run began.
     pub t_s: f64,
     /// Transactional I/O per second.
     pub iops: f64,
     /// Batches per second.
     pub batches_per_s: f64,
-    /// Bytes moved per second, all classes, in MiB.
+    /// Bytes moved per second by reads and writes of every class, in MiB.
     pub mib_per_s: f64,
     /// Mean latency of database reads for transactions.
     pub read_ms: Option<f64>,
@@ -173,16 +173,16 @@ pub struct LiveSecond {
     pub log_write_ms: Option<f64>,
 }
 
-/// Something that happened.
+/// An event of a run: a fault, a message, an interruption.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveEvent {
-    /// When.
+    /// Seconds since the run began.
     pub t_s: f64,
-    /// How much attention it needs.
+    /// Information, warning or error.
     pub severity: results::Severity,
-    /// Host.
+    /// Host that it concerns; none if it concerns the run.
     pub host: String,
-    /// What happened.
+    /// The event in words.
     pub text: String,
 }
 
@@ -190,7 +190,7 @@ const TRANSACTIONAL: [Measure; 2] =
     [Measure::Io(IoClass::TransactionalRead), Measure::Io(IoClass::TransactionalWrite)];
 
 impl LiveRun {
-    /// Takes in a row.
+    /// Updates the state with a row of the run.
     pub fn apply(&mut self, row: &Row) {
         match row {
             Row::Run(run) => {
@@ -228,8 +228,8 @@ impl LiveRun {
         }
     }
 
-    /// The newest interval of `origin`; `None` if `t_ms` is earlier. A later slice begins a new interval,
-    /// unless the slice or the interval so far is too short to stand alone.
+    /// The newest interval of `origin`, which the slice at `t_ms` belongs to; `None` for a slice that came late. A
+    /// later slice begins a new interval, unless it or the interval so far is too short for a rate of its own.
     fn interval(&mut self, test: u32, origin: &Origin, t_ms: u64, interval_ms: u64) -> Option<&mut Newest> {
         self.now_ms = self.now_ms.max(t_ms + interval_ms);
         let nominal_ms = match origin.instance {
@@ -297,7 +297,7 @@ impl LiveRun {
         moment.bytes += sample.totals.bytes;
     }
 
-    /// The run as it is now; `None` before its first row.
+    /// The figures of the run now; `None` before its first row.
     pub fn view(&self) -> Option<LiveView> {
         let run = self.run.as_ref()?;
         let judged = |outcome| self.verdicts.iter().filter(|v| v.outcome == outcome).count() as u32;
@@ -325,7 +325,7 @@ impl LiveRun {
         })
     }
 
-    /// The history, in which each slice that is too short has joined a neighbour.
+    /// The seconds of the history; each slice too short for a rate has joined a neighbour.
     fn whole_moments(&self) -> Vec<Moment> {
         let mut whole: Vec<Moment> = Vec::new();
         for moment in &self.history {
@@ -396,13 +396,13 @@ impl LiveRun {
     }
 }
 
-/// Whether a slice of a host is too short for a rate.
+/// Whether a slice of a host, in ms, is too short for a rate.
 fn is_short(ms: u64) -> bool {
     ms * 2 < HOST_INTERVAL_MS
 }
 
 impl Moment {
-    /// The time in which the host that was seen longest was seen.
+    /// Milliseconds that the slices of the longest-measured host cover in this second.
     fn length_ms(&self) -> u64 {
         self.slices.values().map(|(_, length_ms)| *length_ms).max().unwrap_or(0)
     }

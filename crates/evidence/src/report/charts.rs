@@ -9,20 +9,20 @@ use super::window::{Scope, TestView, decode};
 
 /// Titles by which the first page of a report finds its charts.
 pub mod title {
-    /// Rates of a mailbox load.
+    /// Titles and measures of the rate lines of a mailbox load's chart.
     pub const RATES: &str = "I/O per second";
-    /// Mean latencies of a mailbox load.
+    /// Titles and measures of the mean-latency lines of a mailbox load's chart.
     pub const LATENCIES: &str = "Mean latency";
 }
 
-/// Every measure in the order of report rows.
+/// Every measure, in the order of the report's tables.
 pub fn measures() -> impl Iterator<Item = Measure> {
     IoClass::ALL.into_iter().map(Measure::Io).chain([Measure::Batch, Measure::BatchIntended])
 }
 
-/// Steps that a chart has at most.
+/// Most points of a chart line.
 const STEPS: f64 = 240.0;
-/// Lengths of a step that read well on a time axis.
+/// Seconds between points that give round labels on a time axis.
 const STEP_S: [f64; 15] =
     [1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0];
 
@@ -30,7 +30,7 @@ const READ: Measure = Measure::Io(IoClass::TransactionalRead);
 const WRITE: Measure = Measure::Io(IoClass::TransactionalWrite);
 const LOG_WRITE: Measure = Measure::Io(IoClass::LogWrite);
 
-/// Even steps over the window of a test.
+/// Points at equal distances over the window of a test.
 struct Steps {
     step_s: f64,
     count: usize,
@@ -52,7 +52,7 @@ impl Steps {
         ((after_s / self.step_s) as usize).min(self.count - 1)
     }
 
-    /// Length of a step; the last may be shorter.
+    /// Seconds that a point stands for; the last may stand for less.
     fn length_s(&self, step: usize) -> f64 {
         let duration_s = (self.end_ms - self.start_ms) as f64 / 1e3;
         (duration_s - step as f64 * self.step_s).min(self.step_s)
@@ -84,7 +84,8 @@ impl Steps {
         })
     }
 
-    /// A rate per step. A short rest at the end has no rate: a few operations would look like a peak or a gap.
+    /// Rates per second at each point. A short rest at the end has no rate: a few operations would look like a peak or
+    /// a gap.
     fn rates(&self, totals: &[IoTotals], amount: impl Fn(&IoTotals) -> f64) -> Vec<Option<f64>> {
         let long_enough = |step: usize| self.length_s(step) >= self.step_s / 2.0;
         totals
@@ -95,7 +96,7 @@ impl Steps {
     }
 }
 
-/// The line charts of a test: rates and latencies of a mailbox load, else the throughput.
+/// The line charts of a test: rates and latencies of a mailbox load, for other tests the throughput.
 pub fn lines(view: &TestView<'_>, load: bool, verdicts: &[Verdict]) -> Vec<Chart> {
     let steps = Steps::new(view, 0.0);
     if !load {
@@ -145,7 +146,7 @@ pub fn lines(view: &TestView<'_>, load: bool, verdicts: &[Verdict]) -> Vec<Chart
     .collect()
 }
 
-/// The limits on mean latencies, each once.
+/// The limits on mean latencies as lines of the chart, each once.
 fn limits(of_test: &[Limit], verdicts: &[Verdict]) -> Vec<ChartLimit> {
     let named = [("read_latency_avg", "Limit for reads"), ("log_write_latency_avg", "Limit for log writes")];
     named
@@ -171,7 +172,7 @@ fn throughput(view: &TestView<'_>, steps: &Steps) -> Option<Chart> {
     steps.chart("Throughput", "MiB/s", lines, Vec::new())
 }
 
-/// Distribution of `measure` over time, four rows per doubling of the latency.
+/// Heat map of the latencies of `measure` over time, four rows per doubling of the latency.
 pub fn latency_map(view: &TestView<'_>, measure: Measure) -> Result<Option<LatencyMap>, ReportError> {
     let longest_slice_ms = view.slices(Scope::All, measure).map(|slice| slice.interval_ms).max();
     let Some(longest_slice_ms) = longest_slice_ms else { return Ok(None) };
@@ -198,7 +199,7 @@ pub fn latency_map(view: &TestView<'_>, measure: Measure) -> Result<Option<Laten
     }))
 }
 
-/// Mean latency of each instance over time; one instance alone is in the line chart already.
+/// Mean read latency of each instance over time; none for a single instance, which the line chart shows already.
 pub fn instance_map(view: &TestView<'_>, measure: Measure, instances: &[Origin]) -> Option<InstanceMap> {
     let steps = Steps::new(view, view.test.sample_ms as f64 / 1e3);
     if instances.len() < 2 || view.test.window_start_ms.is_none() {

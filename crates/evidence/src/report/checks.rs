@@ -6,7 +6,8 @@ use super::model::{CheckOutcome, CheckRow};
 use crate::environment::LOAD_BEFORE;
 use crate::run_data::RunData;
 
-/// Facts that a check stands behind even where they cast no doubt: area (volumes by their first word) and name.
+/// Environment rows that the table of checks shows even when they cast no doubt: area (for volumes its first word),
+/// name, title in the table.
 const CHECKED: [(&str, &str, &str); 7] = [
     ("System", "io_uring", "Way to the kernel"),
     ("System", "Clock source", "Clock"),
@@ -17,10 +18,11 @@ const CHECKED: [(&str, &str, &str); 7] = [
     ("After the tests", "SMART counters", "Disk counters after the tests"),
 ];
 
-/// The check of a host's way of I/O.
+/// Title of the check whether I/O bypasses the page cache.
 pub const UNBUFFERED: &str = "Unbuffered I/O";
 
-/// One row per thing looked at, in the order in which it was found, the way of I/O first.
+/// The table of checks: a row per thing that was looked at, in the order of the capture; the check of unbuffered I/O
+/// comes first.
 pub fn rows(data: &RunData) -> Vec<CheckRow> {
     let mut rows: Vec<CheckRow> = data.environment.iter().filter_map(check).collect();
     if data.run.world == WorldKind::Real {
@@ -29,7 +31,8 @@ pub fn rows(data: &RunData) -> Vec<CheckRow> {
     rows
 }
 
-/// How the host did its I/O, by its own row in a fleet that differs, else by the run's. Figures of others do not say.
+/// The check of unbuffered I/O of a host: from its own row in a fleet whose hosts differ, else from the run's.
+/// Imported figures do not say.
 fn unbuffered(data: &RunData, host: &str) -> Option<CheckRow> {
     let own = |row: &&Environment| {
         (row.host.as_str(), row.area.as_str(), row.name.as_str()) == (host, "System", "I/O")

@@ -18,11 +18,11 @@ use super::text::{bare, bytes, counted, number, significant};
 use crate::environment::{AFTER, KERNEL_LOG, NOT_READABLE, OVERWRITTEN, is_about_memory};
 use crate::run_data::{Point, RunData};
 
-/// The figure of a condition and what the list of missing conditions says of it.
+/// The measured figure of a condition, and the note beside it in the list of missing conditions.
 struct Found {
     measured: Option<f64>,
     note: String,
-    /// It follows from the tables, or the rows were at hand.
+    /// Whether the figure could be worked out: it follows from the tables, or the rows of `run.db` were at hand.
     is_known: bool,
 }
 
@@ -30,22 +30,23 @@ fn found(measured: Option<f64>, note: impl Into<String>) -> Option<Found> {
     Some(Found { measured, note: note.into(), is_known: true })
 }
 
-/// The condition applies, and only rows give its figure.
+/// The result for a condition that applies and whose figure only rows of `run.db` give.
 fn of_rows() -> Option<Found> {
     Some(Found { measured: None, note: String::new(), is_known: false })
 }
 
-/// A run that is to be graded.
+/// A run that is to be graded, with all that its conditions are worked out from.
 struct Graded<'a> {
     report: &'a Report,
-    /// The rows that the report was made from, if they are at hand.
+    /// The rows of its `run.db`, if they are at hand.
     rows: Option<&'a RunData>,
     claim: Claim,
-    /// The tests under load that a qualification is about.
+    /// The load tests that a qualification is about: performance and stress.
     loads: Vec<&'a TestReport>,
 }
 
-/// Every condition that applies to the run, in the order of the table.
+/// Every condition of a qualification that applies to the run, with its figure, in the order of the table of
+/// conditions.
 pub fn rows(data: &RunData, report: &Report) -> Vec<ConditionRow> {
     let claim = data.claim.clone().unwrap_or_else(|| Claim {
         hosts: data.hosts.iter().map(|host| host.name.clone()).collect(),
@@ -77,7 +78,8 @@ pub fn rows(data: &RunData, report: &Report) -> Vec<ConditionRow> {
     rows
 }
 
-/// The conditions that apply by the tables of a report alone, and the figures of those that need no rows.
+/// The conditions that apply according to a report without its `run.db`, each with the figure if the report's tables
+/// give it.
 pub fn of_tables(report: &Report) -> Vec<(&'static str, Option<Option<f64>>)> {
     let graded = Graded { report, rows: None, claim: Claim::default(), loads: loads(report) };
     let figure = |condition: &'static Condition| {
@@ -93,17 +95,17 @@ fn loads(report: &Report) -> Vec<&TestReport> {
     report.tests.iter().filter(|test| test.is_load()).collect()
 }
 
-/// Whether a row says what the kernel logged during the run.
+/// Whether an environment row holds kernel messages of the time of the run.
 fn is_kernel_log(row: &Environment) -> bool {
     row.area == AFTER && row.name == KERNEL_LOG
 }
 
-/// Whether such a row says that the kernel log is not known.
+/// Whether such a row says that kernel messages could not be read or were overwritten.
 fn is_gap(row: &Environment) -> bool {
     row.value == OVERWRITTEN || row.value.starts_with(NOT_READABLE)
 }
 
-/// The test whose figure is worst, and the figure. A test without the figure is worst of all.
+/// The load test that is furthest from the condition's range, and its figure. A test without the figure is furthest.
 fn worst<'a>(
     loads: &[&'a TestReport],
     rule: &Rule,
@@ -124,13 +126,13 @@ fn worst<'a>(
     Some(all.fold(first, |worst, next| if is_worse(next.1, worst.1) { next } else { worst }))
 }
 
-/// `a` of `b` in percent; nothing of nothing is no share.
+/// `a` of `b` in percent; `None` of nothing.
 fn of_all(a: usize, b: usize) -> Option<f64> {
     (b > 0).then(|| percent(a as f64, b as f64))
 }
 
 impl Graded<'_> {
-    /// The figure of a condition; `None` where the condition does not apply to the run.
+    /// Works out the figure of a condition; `None` where the condition does not apply to the run.
     fn find(&self, name: &str, rule: &Rule) -> Option<Found> {
         match name {
             "rules_percent" => self.rules(),
@@ -259,7 +261,8 @@ impl Graded<'_> {
         )
     }
 
-    /// The loosest latency limit of the load tests. An unpublished limit is one more, not a looser one.
+    /// The most lenient latency limit of the load tests, as a share of the published one. A limit on something that
+    /// has no published one is stricter, not more lenient.
     fn latency_limits(&self, rule: &Rule) -> Option<Found> {
         let Some(data) = self.rows else { return of_rows() };
         let loosest = |test: &TestReport| {
@@ -272,7 +275,8 @@ impl Graded<'_> {
         found(measured, format!("latency limits of {}, of the published ones: {told}", test.name))
     }
 
-    /// What nothing backs of the claim. A run that recorded no claim has none that could be doubted.
+    /// Parts of the claim (what the run sets out to show) that no measurement backs. A run that recorded no claim has
+    /// none.
     fn doubts(&self) -> Option<Found> {
         if self.rows.is_none() {
             return of_rows();
@@ -282,7 +286,7 @@ impl Graded<'_> {
         found(Some(count as f64), format!("{}: {}", counted(count as u64, "doubt"), texts.join("; ")))
     }
 
-    /// What the tests put on the storage for a mailbox, of what its profile needs.
+    /// The least I/O per mailbox that a load test put on the storage, in percent of what its profile needs.
     fn iops_per_mailbox(&self) -> Option<Found> {
         let (tested, needed) = self.claim.iops_per_mailbox.zip(self.claim.profile_iops_per_mailbox)?;
         let percent = percent(tested, needed);
@@ -291,7 +295,7 @@ impl Graded<'_> {
         found(Some(percent), note)
     }
 
-    /// The smallest database in a load test, of the planned size.
+    /// The smallest database in a load test, in percent of the planned size.
     fn database_size(&self) -> Option<Found> {
         let planned = self.claim.database_bytes.filter(|bytes| *bytes > 0.0)?;
         let sizes = self.loads.iter().flat_map(|test| &test.sizes);
@@ -321,7 +325,7 @@ impl Graded<'_> {
         )
     }
 
-    /// Databases that maintenance read in the window of a load test at the published rate.
+    /// Databases that background maintenance read in the window of a load test at the published rate, in percent.
     fn maintained(&self, rule: &Rule) -> Option<Found> {
         let Some(data) = self.rows else { return of_rows() };
         let share = |test: &TestReport| {
@@ -455,7 +459,7 @@ impl Graded<'_> {
         found(measured, format!("database writes begin at {at} of their mean in {}", test.name))
     }
 
-    /// Most of the time for which the load generator of a host was kept from running.
+    /// The largest share of the time for which a host kept the load generator from running.
     fn starved(&self, rule: &Rule) -> Option<Found> {
         let most = |test: &TestReport| Some(most_starved(&test.host_system)?.mean);
         let (test, measured) = worst(&self.loads, rule, most)?;
@@ -468,8 +472,8 @@ impl Graded<'_> {
         found(measured, told)
     }
 
-    /// The slowest of hosts that are described alike, by the fastest of them. A host that did not take part is missed
-    /// by a condition of its own.
+    /// I/O of the slowest of hosts that are described alike, in percent of the fastest. A host that did not take part
+    /// is missed by a condition of its own.
     fn equal_hosts(&self, rule: &Rule) -> Option<Found> {
         let data = self.rows?;
         let alike = |test: &&&TestReport| most_unequal(data, test).is_some();
@@ -478,7 +482,7 @@ impl Graded<'_> {
         found(measured, most_unequal(data, test)?.text(&test.name))
     }
 
-    /// Databases that a checksum behind the last load read without finding a bad page.
+    /// Databases that a checksum after the last load test read without finding a bad page, in percent.
     fn verified(&self) -> Option<Found> {
         let after = self.loads.iter().map(|test| test.ordinal).max().unwrap_or(0);
         let checks = self.report.tests.iter().filter(|test| test.kind == "database_checksum" && test.ended);
@@ -490,7 +494,8 @@ impl Graded<'_> {
         found(of_all(count, all), format!("databases verified after the last load: {count} of {all}"))
     }
 
-    /// The least share of a database that a checksum read. What was there is not known in files of earlier builds.
+    /// The least share of a database that a checksum read, in percent. Files of earlier builds do not say how much
+    /// there was.
     fn coverage(&self) -> Option<Found> {
         let share = |row: &ChecksumRow| Some(100.0 * row.read.share()?.min(1.0));
         let mut rows = self.checksums().filter(|row| row.origin.database.is_some()).peekable();
@@ -517,7 +522,7 @@ impl Graded<'_> {
         found(of_all(count, all), format!("instances with a verified closed log: {count} of {all}"))
     }
 
-    /// Hosts that put a load on their storage, or did anything where there was no load.
+    /// Hosts with samples in every load test; without load tests, hosts with samples in any test.
     fn present<'d>(&self, data: &'d RunData) -> BTreeSet<&'d str> {
         let measured = |test: &TestReport| {
             of_test(&data.series, test.ordinal).map(|((_, origin, _), _)| origin.host.as_str())
@@ -538,7 +543,8 @@ impl Graded<'_> {
         found(of_all(count, all), note)
     }
 
-    /// Limits that were broken and not judged: a fault that the solution file schedules excuses what it causes.
+    /// Number of limits that were broken and not judged, because a fault that the solution file schedules excuses what
+    /// it causes.
     fn excused(&self) -> Option<Found> {
         let count = self.report.verdicts().filter(|verdict| verdict.is_excused()).count();
         found(Some(count as f64), counted(count as u64, "limit") + " broken by a scheduled fault")

@@ -10,7 +10,7 @@ use super::model::TestReport;
 use super::text::{bare, significant};
 use crate::run_data::RunData;
 
-/// The slowest and the fastest of hosts that are alike: name, transactional I/O per second.
+/// The slowest and the fastest of hosts that are described alike: name, transactional I/O per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unequal<'a> {
     slow: (&'a str, f64),
@@ -18,12 +18,12 @@ pub struct Unequal<'a> {
 }
 
 impl Unequal<'_> {
-    /// What the slowest achieved, of what the fastest did.
+    /// I/O of the slowest in percent of the fastest.
     pub fn percent(&self) -> f64 {
         100.0 * self.slow.1 / self.fast.1
     }
 
-    /// Both, by name.
+    /// Both hosts in words, with their I/O per second.
     pub fn text(&self, test: &str) -> String {
         let (slow, fast) = (self.slow.0, self.fast.0);
         let [slow_iops, fast_iops] = [self.slow, self.fast].map(|(_, iops)| significant(iops));
@@ -35,7 +35,7 @@ impl Unequal<'_> {
     }
 }
 
-/// The hosts of a load test that are alike and differ most; `None` where no two are alike.
+/// The two hosts of a load test that are described alike and differ most; `None` where no two are alike.
 pub fn most_unequal<'a>(data: &'a RunData, test: &TestReport) -> Option<Unequal<'a>> {
     let mut groups: BTreeMap<_, Vec<(&str, f64)>> = BTreeMap::new();
     for host in &data.hosts {
@@ -51,7 +51,8 @@ pub fn most_unequal<'a>(data: &'a RunData, test: &TestReport) -> Option<Unequal<
     pairs.min_by(|a, b| a.percent().total_cmp(&b.percent()))
 }
 
-/// Instances of a host by their log files and caches, and its databases by their pages.
+/// Setup of a host, by which hosts are compared: log file and cache sizes of its instances, page sizes of its
+/// databases.
 fn description(data: &RunData, host: &str) -> (Vec<(u64, u64)>, Vec<u32>) {
     let instances = data.instances.iter().filter(|instance| instance.host == host);
     let databases = data.databases.iter().filter(|database| database.origin.host == host);
@@ -62,7 +63,7 @@ fn description(data: &RunData, host: &str) -> (Vec<(u64, u64)>, Vec<u32>) {
     (instances, databases)
 }
 
-/// Transactional I/O per second of a host in the window.
+/// Transactional I/O per second of a host in the measured window.
 fn iops(test: &TestReport, host: &str) -> f64 {
     let classes = [IoClass::TransactionalRead, IoClass::TransactionalWrite].map(IoClass::name);
     let rows = test.hosts.iter().filter(|row| row.host == host && classes.contains(&&*row.measure));

@@ -11,7 +11,7 @@ use super::verdict::PREDICTED;
 use super::{svg, text};
 use crate::markup::escape;
 
-/// What the template of the page asks for.
+/// The values for the template of the report's first page.
 pub fn of(report: &Report) -> Value {
     let charted = charted(report);
     context! {
@@ -26,8 +26,8 @@ pub fn of(report: &Report) -> Value {
     }
 }
 
-/// The plain word for readers that do not know grades. Only a qualification has passed: a run that held its limits
-/// may prove nothing about the load that the storage is for.
+/// The grade as one word for readers that do not know grades. Only a qualification is a PASS: a run that held its
+/// limits may prove nothing about the load that the storage is for.
 fn word(grade: Grade) -> &'static str {
     match grade {
         Grade::Qualified => "PASS",
@@ -37,7 +37,7 @@ fn word(grade: Grade) -> &'static str {
     }
 }
 
-/// The sentence of the grade, with a link to the test that it names.
+/// The sentence of the grade as HTML, with a link to the test that it names.
 fn headline(report: &Report) -> Value {
     let sentence = report.verdict.headline.as_str();
     let (before, sentence) = match sentence.strip_prefix(PREDICTED) {
@@ -47,7 +47,7 @@ fn headline(report: &Report) -> Value {
     Value::from_safe_string(before.to_owned() + &linked(report, sentence))
 }
 
-/// What the run proves, and what it does not.
+/// What a run of this grade proves, and what it does not, in a sentence.
 fn proves(report: &Report) -> String {
     let judged = &report.verdict;
     let is_open = |row: &&ConditionRow| !row.met;
@@ -80,7 +80,7 @@ fn loads(report: &Report) -> impl Iterator<Item = &TestReport> {
     report.tests.iter().filter(|test| test.throughput.is_some())
 }
 
-/// A row of the table of targets.
+/// A load test as a row of the table of targets: target, achieved, latencies and their limits.
 fn load(test: &TestReport) -> Value {
     let achieved = test.throughput.map(|throughput| throughput.transactional_iops);
     let target = target(test);
@@ -108,7 +108,7 @@ fn mean_ms(test: &TestReport, measure: &str) -> Option<f64> {
     test.measures.iter().find(|row| row.measure == measure)?.figures.latency_ms_mean
 }
 
-/// The highest mean latency that the rule judged.
+/// The highest mean latency of a database that the rule judged, in ms.
 fn worst(test: &TestReport, rule: &str) -> Option<f64> {
     let judged = test.verdicts.iter().filter(|verdict| verdict.rule == rule);
     judged.filter_map(|verdict| verdict.measured).reduce(f64::max)
@@ -118,7 +118,7 @@ fn limit(test: &TestReport, rule: &str) -> Option<f64> {
     test.verdicts.iter().find(|verdict| verdict.rule == rule)?.limit
 }
 
-/// Which load tuning found, and which load the tests ran; `None` without a tuning.
+/// The load that tuning found and the load that the tests ran, in a sentence; `None` without a tuning.
 fn tuning(report: &Report) -> Option<String> {
     let test = report.tests.iter().find(|test| !test.tuning.is_empty())?;
     let rule = |verdict: &&results::Verdict| verdict.rule == "tuned_sessions";
@@ -152,7 +152,7 @@ fn tuning(report: &Report) -> Option<String> {
     Some(tuned + &ran.collect::<String>())
 }
 
-/// The load of a test, by its settings: `8 sessions` of `closed: 8 sessions, each rests ...`.
+/// The load of a test in short, from its settings: `8 sessions` of `closed: 8 sessions, each rests ...`.
 fn load_of(test: &TestReport) -> String {
     let setting = test
         .parameters
@@ -178,7 +178,7 @@ fn charted(report: &Report) -> Option<&TestReport> {
     failed.or_else(|| drawn().find(|test| test.kind == "performance")).or_else(|| drawn().next())
 }
 
-/// Transactional I/O, read latency, log write latency.
+/// The three charts of the first page: transactional I/O, read latency, log write latency.
 fn charts(test: &TestReport) -> Vec<Value> {
     let achieved = test.throughput.map(|throughput| throughput.transactional_iops);
     let goal = target(test).map(|value| ChartLimit { name: "Target".to_owned(), value });
@@ -220,7 +220,7 @@ fn chart_limit(test: &TestReport, name: &str) -> Option<ChartLimit> {
     Some(ChartLimit { name: "Limit".to_owned(), value: limit.value })
 }
 
-/// A small chart of the sum of some lines of a chart of the test, and its caption.
+/// A small chart of a sum of lines of a test's chart, and its caption.
 fn small(
     test: &TestReport,
     from: &str,
@@ -258,8 +258,8 @@ fn small(
     Some(context! { picture => Value::from_safe_string(svg::small_chart(&small)), caption })
 }
 
-/// The reasons of the grade, what is known of the causes, and what stays unseen, with links to the parts of the page
-/// that they name.
+/// The reasons of the grade, the causes, and what the run cannot have seen, with links to the parts of the page that
+/// they name.
 fn findings(report: &Report) -> Vec<Value> {
     let judged = &report.verdict;
     let told = |reason: &&String| !judged.headline.ends_with(reason.as_str());

@@ -9,18 +9,19 @@ use super::window::{Scope, TestView};
 use crate::HOST_INTERVAL_MS;
 use crate::run_data::CounterPoint;
 
-/// Shares above which the load generator is said to be the limit.
+/// Shares of the busiest thread, of the load generator and of the host above which the load generator is said to be
+/// the limit.
 const THREAD_LIMIT: f64 = 0.9;
 const PROGRAM_LIMIT: f64 = 0.9;
 const HOST_LIMIT: f64 = 0.95;
 const MIB: f64 = (1 << 20) as f64;
 
-/// Rows that say how far the load generator was kept from running.
+/// Names of the rows that say how long the load generator was kept from running.
 const LATE: &str = "Load generator, late";
 const PRESSURE: &str = "Some task of the host waits for a processor";
 const STOLEN: &str = "Processors of the host, taken by other guests";
 
-/// Hosts in the order they were recorded, then any that only rows of this test name.
+/// Hosts in the order they were recorded, then any that only samples of this test name.
 fn hosts<'a>(view: &TestView<'a>) -> Vec<&'a str> {
     let mut hosts: Vec<&str> = view.data.hosts.iter().map(|host| host.name.as_str()).collect();
     for (test, origin, _) in view.data.counters.keys() {
@@ -31,7 +32,7 @@ fn hosts<'a>(view: &TestView<'a>) -> Vec<&'a str> {
     hosts
 }
 
-/// One counter as a share of another, over the window.
+/// One counter as a share of another over the measured window.
 fn share<'a>(view: &TestView<'a>, host: &'a str, part: Counter, whole: Counter) -> Option<f64> {
     let whole = view.counter_sum(Scope::Host(host), whole).filter(|&ns| ns > 0)?;
     Some(view.counter_sum(Scope::Host(host), part)? as f64 / whole as f64)
@@ -46,7 +47,8 @@ fn busiest_thread<'a>(view: &TestView<'a>, host: &'a str) -> Option<f64> {
     (ms > 0).then(|| points().map(|point| point.value).sum::<u64>() as f64 / (ms as f64 * 1e6))
 }
 
-/// The host whose load generator had the least room; `None` where nothing was counted, as in simulated time.
+/// The host whose load generator was closest to its limits; `None` where processors were not counted, as in simulated
+/// time.
 pub fn generator(view: &TestView<'_>) -> Option<Generator> {
     let of_host = |host| {
         let program_busy = share(view, host, Counter::CpuBusyNs, Counter::CpuAvailableNs)?;
@@ -66,13 +68,13 @@ pub fn generator(view: &TestView<'_>) -> Option<Generator> {
     hosts(view).into_iter().filter_map(of_host).max_by(|a, b| busy(a).total_cmp(&busy(b)))
 }
 
-/// Of the rows of a test, the one by which the load generator of a host was kept from running most.
+/// The row of the host whose load generator was kept from running for the largest share of the time.
 pub fn most_starved(rows: &[HostSystemRow]) -> Option<&HostSystemRow> {
     let starved = rows.iter().filter(|row| [LATE, PRESSURE, STOLEN].contains(&&*row.name));
     starved.max_by(|a, b| a.mean.total_cmp(&b.mean))
 }
 
-/// What a counter had of its whole in one slice of time.
+/// Value of a counter in one slice of time, and the whole that it is a share of.
 #[derive(Clone, Copy)]
 struct Part {
     ms: u64,
@@ -80,7 +82,7 @@ struct Part {
     whole: f64,
 }
 
-/// Slices shorter than half a second join a neighbour: a share of 2 ms is no sample.
+/// Shares by second; slices shorter than half a second join a neighbour, because a share of 2 ms is no sample.
 fn seconds(slices: &[Part]) -> Vec<Part> {
     let is_short = |slice: &Part| slice.ms * 2 < HOST_INTERVAL_MS;
     let mut seconds: Vec<Part> = Vec::new();
@@ -97,7 +99,7 @@ fn seconds(slices: &[Part]) -> Vec<Part> {
     seconds
 }
 
-/// Mean, least and highest share; the mean weighs each slice by what it had.
+/// A row with mean, lowest and highest share; the mean weighs each slice by its whole.
 fn row(host: &str, name: &str, slices: &[Part]) -> Option<HostSystemRow> {
     let seconds = seconds(slices);
     let shares = || seconds.iter().map(|second| 100.0 * second.part / second.whole);
@@ -112,7 +114,7 @@ fn row(host: &str, name: &str, slices: &[Part]) -> Option<HostSystemRow> {
     })
 }
 
-/// Memory is a level: each value holds for its slice, however short that is.
+/// Rows of memory, which is a level: each value holds for its slice, however short that is.
 fn memory<'a>(view: &TestView<'a>, host: &'a str) -> Option<HostSystemRow> {
     let points = || view.counters(Scope::Host(host), Counter::HostMemoryAvailableBytes);
     let ms: u64 = points().map(|point| point.interval_ms).sum();
@@ -128,7 +130,7 @@ fn memory<'a>(view: &TestView<'a>, host: &'a str) -> Option<HostSystemRow> {
     })
 }
 
-/// Figures of every host over the window.
+/// The rows of processors and memory of every host over the measured window.
 pub fn rows(view: &TestView<'_>) -> Vec<HostSystemRow> {
     let mut rows = Vec::new();
     for host in hosts(view) {

@@ -8,7 +8,7 @@ use super::model::*;
 use super::{ReportError, first_page, svg, text};
 use crate::store::sha256_hex;
 
-/// Made at compile time: the page needs no file beside it.
+/// The HTML templates, compiled into the program: a page needs no file beside it.
 const TEMPLATES: [(&str, &str); 3] = [
     ("report.html", include_str!("../../templates/report.html")),
     ("test.html", include_str!("../../templates/test.html")),

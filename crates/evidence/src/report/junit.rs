@@ -7,10 +7,10 @@ use super::model::*;
 use super::text::significant;
 use crate::markup::escape;
 
-/// Cases of a suite, and how many of them are what.
+/// Test cases of a JUnit suite, and how many of them failed, had errors or were skipped.
 #[derive(Default)]
 struct Cases {
-    /// What is said ahead of the cases.
+    /// Text before the cases.
     head: String,
     text: String,
     tests: u32,
@@ -80,8 +80,8 @@ fn suite(name: &str, time_s: f64, cases: &Cases, all: &mut Cases) -> String {
     )
 }
 
-/// The grade and its sentence, then a case per condition of a qualification; one that is not met is skipped,
-/// and says why.
+/// The suite of the qualification: the grade and its sentence, then a case per condition; one that is not met is
+/// skipped, with the reason.
 fn qualification(report: &Report) -> Cases {
     let property =
         |name: &str, value: &str| format!("      <property name=\"{name}\" value=\"{}\"/>\n", escape(value));

@@ -41,7 +41,7 @@ use results::{IoTotals, Measure, Test};
 
 use crate::run_data::RunData;
 
-/// The style sheet of our pages: light, dark and paper.
+/// The style sheet of all pages: light, dark and for paper.
 pub const STYLE: &str = include_str!("../../templates/style.css");
 
 /// What was counted in one sample of a measured window, all hosts together.
@@ -51,18 +51,18 @@ pub struct SampleFigures {
     pub start_s: f64,
     /// Length.
     pub seconds: f64,
-    /// The counts.
+    /// Operations, bytes and latencies that were counted.
     pub totals: IoTotals,
 }
 
 impl SampleFigures {
-    /// Operations per second.
+    /// Operations per second of the sample.
     pub fn per_s(&self) -> f64 {
         self.totals.count as f64 / self.seconds
     }
 }
 
-/// Latencies that one host counted in one interval of a measured window.
+/// Latencies of one host in one interval of a measured window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
     /// The host.
@@ -73,7 +73,7 @@ pub struct Distribution {
     pub buckets: Vec<(f64, f64, u64)>,
 }
 
-/// The measured window of a test, stretch by stretch.
+/// The measured window of a test, interval by interval, for comparisons.
 pub struct Measured<'a>(window::TestView<'a>);
 
 impl<'a> Measured<'a> {
@@ -82,12 +82,13 @@ impl<'a> Measured<'a> {
         Measured(window::TestView::new(data, test))
     }
 
-    /// Length of the window.
+    /// Length of the window in seconds.
     pub fn seconds(&self) -> f64 {
         self.0.span.seconds()
     }
 
-    /// `measures` taken together, sample by sample. Samples are those that maxima are judged by.
+    /// Figures of `measures` taken together, sample by sample. The samples are those that latency maxima are judged
+    /// by.
     pub fn samples(&self, measures: &[Measure]) -> Vec<SampleFigures> {
         let totals = self.0.sample_totals(window::Scope::All, measures);
         let samples = totals.into_iter().enumerate().map(|(n, totals)| SampleFigures {
@@ -98,7 +99,7 @@ impl<'a> Measured<'a> {
         samples.collect()
     }
 
-    /// Latency distributions of a measure, those that its percentiles are taken from.
+    /// Latency distributions of a measure, from which its percentiles are taken.
     pub fn distributions(&self, measure: Measure) -> Result<Vec<Distribution>, ReportError> {
         let slices = self.0.slices_by_host(measure);
         slices
@@ -127,40 +128,40 @@ impl<'a> Measured<'a> {
 /// Why a report could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// A latency distribution is damaged.
+    /// A stored latency distribution is not valid HDR V2.
     #[error("run.db is damaged: a latency distribution cannot be decoded")]
     Histogram,
     /// A file could not be written.
     #[error("{}: {source}", path.display())]
     Write {
-        /// The file.
+        /// The file that could not be written.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The page could not be made.
+    /// The HTML template failed.
     #[error("report.html: {0}")]
     Page(#[from] minijinja::Error),
-    /// The text is not JSON, or lacks what a report of its version has.
+    /// The text is not JSON, or lacks a field that a report of its version has.
     #[error("{0}")]
     Damaged(#[from] serde_json::Error),
-    /// The text is JSON of something else.
+    /// The text is JSON, but not a report.
     #[error("it is no report of proofload")]
     NoReport,
-    /// The report has a form that this program does not know.
+    /// The report has a version that this program does not read.
     #[error("it has version {0} of report.json; this program reads version {VERSION}", VERSION = Report::VERSION)]
     Version(serde_json::Value),
 }
 
 impl Report {
-    /// What a `report.json` says it is.
+    /// Value of the field `format` of `report.json`.
     pub const FORMAT: &str = "proofload-report";
-    /// Version of the format that this program writes and reads.
+    /// Version of `report.json` that this program writes and reads.
     pub const VERSION: u32 = 1;
-    /// Version of this program.
+    /// Version of this program, which a report states.
     pub const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
-    /// Works out the report of a run.
+    /// Makes the report of a run from its rows.
     pub fn new(data: &RunData) -> Result<Report, ReportError> {
         build::report(data)
     }
@@ -181,7 +182,7 @@ impl Report {
         Ok(serde_json::from_value(document)?)
     }
 
-    /// `report.json`.
+    /// The report as the text of `report.json`.
     pub fn json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("a report has only text keys");
         text.push('\n');
@@ -193,12 +194,12 @@ impl Report {
         schemars::schema_for!(Report).to_value()
     }
 
-    /// `report.html`.
+    /// The report as a page, `report.html`.
     pub fn html(&self) -> Result<String, ReportError> {
         html::page(self)
     }
 
-    /// `junit.xml`.
+    /// The report as JUnit XML, `junit.xml`.
     pub fn junit(&self) -> String {
         junit::xml(self)
     }

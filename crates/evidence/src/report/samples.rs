@@ -7,7 +7,8 @@ use results::judge::{SampleClock, Span};
 
 use crate::run_data::{CounterPoint, Point, RunData, SeriesKey, Slice};
 
-/// Something with a place in time.
+/// An entry of a series with a time: a point, a counter or a latency distribution. It belongs to the sample in which
+/// its middle lies.
 pub trait Moment {
     fn middle_ms(&self) -> u64;
 }
@@ -30,7 +31,7 @@ impl Moment for Slice {
     }
 }
 
-/// All series of a test.
+/// The series of one test.
 pub fn of_test<M: Ord, P>(
     series: &BTreeMap<SeriesKey<M>, Vec<P>>,
     test: u32,
@@ -39,11 +40,11 @@ pub fn of_test<M: Ord, P>(
     series.iter().filter(move |((t, _, _), _)| *t == test)
 }
 
-/// Consecutive samples of a window.
+/// The samples of a measured window, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Samples {
     starts_ms: Vec<u64>,
-    /// End of the last one.
+    /// End of the last sample, in ms since the run began.
     end_ms: u64,
 }
 
@@ -56,19 +57,19 @@ impl Samples {
         self.starts_ms.is_empty()
     }
 
-    /// Where a sample begins.
+    /// Start of a sample, in ms since the run began.
     pub fn start_ms(&self, index: usize) -> u64 {
         self.starts_ms[index]
     }
 
-    /// The sample that a moment belongs to.
+    /// Index of the sample that an entry belongs to.
     pub fn of(&self, moment: &impl Moment) -> Option<usize> {
         let middle = moment.middle_ms();
         let index = self.starts_ms.partition_point(|&start| start <= middle).checked_sub(1)?;
         (middle < self.end_of(index)).then_some(index)
     }
 
-    /// Length of a sample.
+    /// Length of a sample in seconds.
     pub fn seconds(&self, index: usize) -> f64 {
         (self.end_of(index) - self.starts_ms[index]) as f64 / 1e3
     }
@@ -78,7 +79,7 @@ impl Samples {
     }
 }
 
-/// The sums of points in each sample.
+/// Totals of each sample: the sum of its points.
 pub fn totals_of_samples<'s>(samples: &Samples, points: impl Iterator<Item = &'s Point>) -> Vec<IoTotals> {
     let mut totals = vec![IoTotals::default(); samples.len()];
     for point in points {
@@ -89,7 +90,7 @@ pub fn totals_of_samples<'s>(samples: &Samples, points: impl Iterator<Item = &'s
     totals
 }
 
-/// The samples as each host took them, by the rows of its instances and databases.
+/// The samples of each host at the moments it took them, by its rows of instances and databases.
 pub fn samples_taken(data: &RunData, test: u32, span: Span, sample_ms: u64) -> BTreeMap<&str, Samples> {
     let mut by_host: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
     let points = of_test(&data.series, test).flat_map(|((_, origin, _), points)| {
@@ -105,7 +106,7 @@ pub fn samples_taken(data: &RunData, test: u32, span: Span, sample_ms: u64) -> B
     of_hosts.filter(|(_, samples)| !samples.is_empty()).collect()
 }
 
-/// Samples that all hosts together are counted in; at even steps if no host has rows of instances or databases.
+/// The samples that all hosts together are counted in; even steps if no host has rows of instances or databases.
 ///
 /// Hosts do not tick at the same moment. Starts of several hosts would cut each other's samples into pieces in which a
 /// host has no row, so the host with the most samples sets them, among equals the first by name.
@@ -119,7 +120,7 @@ pub fn samples_of_all(by_host: &BTreeMap<&str, Samples>, span: Span, sample_ms: 
     })
 }
 
-/// The samples of one host out of starts and lengths of its rows.
+/// The samples of one host, from starts and lengths (ms) of its rows.
 fn samples_of_host(mut rows: Vec<(u64, u64)>, sample_ms: u64) -> Samples {
     rows.sort_unstable();
     let mut clock = SampleClock::new(sample_ms);

@@ -20,7 +20,7 @@ const LOG_READ: Measure = Measure::Io(IoClass::LogRead);
 const REPLICATION: Measure = Measure::Io(IoClass::ReplicationRead);
 const MIB: f64 = (1 << 20) as f64;
 
-/// A verdict as it stands under its test.
+/// A verdict as a row of the table under its test.
 pub fn verdict_row(verdict: &Verdict) -> Verdict {
     Verdict { test: None, ..verdict.clone() }
 }
@@ -102,7 +102,7 @@ fn window(view: &TestView<'_>) -> Window {
     }
 }
 
-/// Instances in the order they were set up, then any that were only measured.
+/// Instances in the order they were set up, then any that only samples name.
 fn instances(data: &RunData, test: u32) -> Vec<Origin> {
     let set_up = data.instances.iter().map(|instance| Origin::instance(&instance.host, &instance.name));
     let measured = of_test(&data.series, test)
@@ -120,7 +120,8 @@ fn instances(data: &RunData, test: u32) -> Vec<Origin> {
     seen
 }
 
-/// Only tests with a mailbox load have batches. The steps of tuning are loads of their own: their mean is none.
+/// The throughput of a test with a mailbox load. Tuning has none: its steps are different loads, whose mean says
+/// nothing.
 fn throughput(view: &TestView<'_>) -> Option<Throughput> {
     let seconds = view.span.seconds();
     let batches = view.totals(Scope::All, &[Measure::Batch]).count;
@@ -155,7 +156,7 @@ fn throughput(view: &TestView<'_>) -> Option<Throughput> {
     })
 }
 
-/// Size of all databases together; `None` if the size of one is not known.
+/// Bytes of all databases together; `None` if the size of one is not known.
 fn database_bytes(view: &TestView<'_>, size: fn(&DatabaseSize) -> Option<u64>) -> Option<u64> {
     let mut sizes = view.data.sizes.iter().filter(|row| row.test == view.test.ordinal).peekable();
     sizes.peek()?;
@@ -252,7 +253,8 @@ fn storage_parts(view: &TestView<'_>) -> Vec<StoragePart> {
     parts.filter(|part| part.test == view.test.ordinal).cloned().collect()
 }
 
-/// I/O per batch; the published ranges are those of the tests with the 2013 mix, 32 KiB pages and small caches.
+/// I/O per batch beside the published ranges, which are those of tests with the 2013 mix, 32 KiB pages and small
+/// caches.
 fn load_shape(view: &TestView<'_>) -> Vec<ShapeRow> {
     let batches = view.totals(Scope::All, &[Measure::Batch]).count as f64;
     let total = |measure| view.totals(Scope::All, &[measure]);
@@ -313,7 +315,7 @@ fn load_shape(view: &TestView<'_>) -> Vec<ShapeRow> {
     ]
 }
 
-/// Log generations closed in the window, and their bytes.
+/// Log generations that were closed in the window, and their bytes.
 fn logs_closed(view: &TestView<'_>) -> (Option<u64>, Option<u64>) {
     let logs = view.counter_sum(Scope::All, Counter::LogGenerations);
     let bytes = view.data.instances.iter().map(|instance| {
@@ -323,7 +325,8 @@ fn logs_closed(view: &TestView<'_>) -> (Option<u64>, Option<u64>) {
     (logs, logs.map(|_| bytes.sum()))
 }
 
-/// Quarters are whole samples: a second more or less would look like a change of the load in a short window.
+/// Steadiness of a load over the quarters of its window. Quarters are whole samples: a second more or less would look
+/// like a change in a short window.
 fn steadiness(view: &TestView<'_>) -> Option<Steadiness> {
     let samples = view.samples.len();
     // Without a window the filling of the cache would count as load.
@@ -383,7 +386,7 @@ fn whole(quarters: &[IoTotals; 4]) -> IoTotals {
     whole
 }
 
-/// The distance of the furthest quarter from the mean, as a share of the mean; `None` if one of them is not known.
+/// Distance of the furthest quarter from the mean, as a share of the mean; `None` if a quarter is not known.
 fn furthest(quarters: impl Iterator<Item = Option<f64>>, mean: Option<f64>) -> Option<f64> {
     let mean = mean.filter(|mean| *mean > 0.0)?;
     quarters
@@ -449,7 +452,7 @@ fn tuning(data: &RunData, test: u32) -> Vec<TuningRow> {
     .collect()
 }
 
-/// The target that a tuning test works for: its own, else that of the first load test.
+/// The target of a tuning test: its own, else that of the first load test.
 fn target_iops(data: &RunData, test: u32) -> Option<f64> {
     let own = data.tests.get(&test).and_then(|test| test.target_iops);
     own.or_else(|| data.tests.values().find_map(|test| test.target_iops)).filter(|target| *target > 0.0)

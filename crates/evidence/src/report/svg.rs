@@ -10,14 +10,14 @@ const WIDTH: f64 = 720.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 12.0;
 const PLOT: f64 = WIDTH - LEFT - RIGHT;
-/// Width of a chart of which three stand side by side.
+/// Width of a small chart, of which three stand side by side, in pixels.
 const SMALL: f64 = 350.0;
-/// Height of a row of keys.
+/// Height of a row of the legend, in pixels.
 const KEY_ROW: f64 = 16.0;
-/// Width of a character of a key, and what stands before and after its name.
+/// Width of a character in the legend, and of the space before and after a name, in pixels.
 const KEY_CHAR: f64 = 5.9;
 const KEY_EXTRA: f64 = 38.0;
-/// Shades of a heat map, besides "nothing".
+/// Shades of a heat map, without the empty one.
 const SHADES: usize = 9;
 
 /// A line chart with its title, axes, limits and legend.
@@ -151,7 +151,7 @@ pub fn instance_map(map: &InstanceMap, title: &str) -> String {
     svg
 }
 
-/// The tests of a run on one time axis.
+/// The tests of a run as bars on one time axis.
 pub fn campaign(report: &Report) -> String {
     let (top, row) = (6.0, 20.0);
     let height = row * report.tests.len() as f64;
@@ -195,7 +195,7 @@ fn bar(svg: &mut String, class: &str, x: f64, y: f64, width: f64, height: f64) {
     );
 }
 
-/// Rectangles by shade: one path per shade is a tenth of the bytes of one element per rectangle.
+/// Cells of a heat map by shade: one SVG path per shade takes a tenth of the bytes of an element per cell.
 #[derive(Default)]
 struct Cells {
     paths: [String; SHADES],
@@ -214,7 +214,7 @@ impl Cells {
     }
 }
 
-/// Place and width of a step on the time axis.
+/// Position and width of a step on the time axis.
 fn step(n: usize, step_s: f64, duration_s: f64) -> (f64, f64) {
     let x = |t: f64| LEFT + PLOT * (t / duration_s).min(1.0);
     let (from, to) = (x(n as f64 * step_s), x((n + 1) as f64 * step_s));
@@ -241,12 +241,12 @@ fn open(title: &str, unit: &str, width: f64, height: f64) -> String {
     svg
 }
 
-/// Six colours; beyond them the same again, dashed.
+/// CSS class of the nth line: six colours; beyond them the same again, dashed.
 fn line_class(n: usize) -> String {
     format!("line c{}{}", n % 6, if n < 6 { "" } else { " again" })
 }
 
-/// Names of lines and limits, in as many rows as they need.
+/// The legend: names of lines and limits, in as many rows as they need.
 fn legend(chart: &Chart, limits: &[&ChartLimit], width: f64) -> (String, u32) {
     let lines = chart.lines.iter().enumerate().map(|(n, line)| (line_class(n), &line.name));
     let limits = limits.iter().enumerate().map(|(n, limit)| (format!("limit l{n}"), &limit.name));
@@ -269,7 +269,7 @@ fn legend(chart: &Chart, limits: &[&ChartLimit], width: f64) -> (String, u32) {
     (svg, row + 1)
 }
 
-/// From the lightest to the darkest shade, and what they stand for.
+/// The legend of a heat map: shades from the lightest to the darkest, and what they stand for.
 fn scale(svg: &mut String, low: &str, high: &str) {
     let _ = write!(svg, "<text class=\"key\" x=\"{LEFT}\" y=\"33.5\">{}</text>", escape(low));
     let start = LEFT + 10.0 + low.chars().count() as f64 * KEY_CHAR;
@@ -316,7 +316,8 @@ fn axis(svg: &mut String, duration_s: f64, y: f64, left: f64, width: f64) {
     }
 }
 
-/// The smallest step that leaves at most eight labels and room between them; the last may lean to the left.
+/// The smallest distance of time labels that gives at most eight with room between them; the last may lean to the
+/// left.
 fn time_step(duration_s: f64, width: f64) -> f64 {
     let steps = [
         0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1_800.0, 3_600.0,
@@ -331,7 +332,8 @@ fn time_step(duration_s: f64, width: f64) -> f64 {
     steps.into_iter().find(fits).unwrap_or(duration_s / 2.0)
 }
 
-/// Ticks from zero to at least `highest`, in steps of 1, 2 or 5 times a power of ten, and their decimals.
+/// Labels of a linear axis from zero to at least `highest`, in steps of 1, 2 or 5 times a power of ten, and their
+/// decimals.
 fn linear_ticks(highest: f64) -> (Vec<f64>, usize) {
     if !highest.is_finite() || highest <= 0.0 {
         return (vec![0.0, 1.0], 0);
@@ -344,7 +346,7 @@ fn linear_ticks(highest: f64) -> (Vec<f64>, usize) {
     ((0..=count).map(|n| f64::from(n) * step).collect(), decimals)
 }
 
-/// Round latencies between two others: powers of ten, and between them 2 and 5 if there is room.
+/// Labels of a logarithmic axis between two latencies: powers of ten, and between them 2 and 5 if there is room.
 fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let steps: &[f64] = if high / low > 200.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     let powers = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
@@ -352,7 +354,7 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     all.filter(|ms| (low..=high).contains(ms)).collect()
 }
 
-/// A power of ten, or 2 or 5 times one, without needless zeros.
+/// A round latency in ms (a power of ten, or 2 or 5 times one) without needless zeros.
 fn short_ms(ms: f64) -> String {
     number(ms, (-ms.log10()).ceil().max(0.0) as usize)
 }

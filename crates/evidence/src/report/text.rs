@@ -5,26 +5,26 @@ use time::OffsetDateTime;
 
 use super::model::*;
 
-/// A moment of the calendar in UTC. The calendar ends with the year 9999, and so does what is later.
+/// A time of the clock as date and time in UTC; later than the year 9999 is its end.
 fn moment(unix_ms: u64) -> OffsetDateTime {
     const LAST_S: i64 = 253_402_300_799;
     let unix_s = i64::try_from(unix_ms / 1_000).unwrap_or(LAST_S).min(LAST_S);
     OffsetDateTime::from_unix_timestamp(unix_s).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
-/// A moment as ISO 8601, UTC, to the second.
+/// A time as ISO 8601, UTC, to the second.
 pub fn iso_8601(unix_ms: u64) -> String {
     let (date, (hour, minute, second)) = (moment(unix_ms).date(), moment(unix_ms).to_hms());
     let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// A moment as part of a file name, UTC, to the second: `20261121-094500`.
+/// A time as part of a file name, UTC, to the second: `20261121-094500`.
 pub fn utc_stamp(unix_ms: u64) -> String {
     iso_8601(unix_ms).replace(['-', ':', 'Z'], "").replace('T', "-")
 }
 
-/// A length of time in the two largest units that matter.
+/// A duration in its two largest units: `2 h 5 min`.
 pub fn duration(seconds: f64) -> String {
     if seconds < 0.001 {
         return "0 s".to_owned();
@@ -55,12 +55,12 @@ pub fn significant(value: f64) -> String {
     number(value, decimals)
 }
 
-/// A planned or achieved figure: loads of one mailbox differ in the fourth decimal.
+/// A planned or achieved figure with four decimals where it is small: loads of one mailbox differ in the fourth.
 pub fn planned(value: f64) -> String {
     number(value, if value.abs() < 1.0 && value != 0.0 { 4 } else { 2 })
 }
 
-/// A size in the largest binary unit below it.
+/// A size in bytes in the largest binary unit that fits: `1.50 GiB`.
 pub fn bytes(bytes: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut size = bytes;
@@ -73,7 +73,7 @@ pub fn bytes(bytes: f64) -> String {
     format!("{} {}", number(size, decimals), units[unit])
 }
 
-/// A figure as a sentence has it: no zeros behind the point.
+/// A figure for a sentence: without zeros at the end of its decimals.
 pub fn bare(value: f64) -> String {
     let text = significant(value);
     match text.contains('.') {
@@ -82,7 +82,7 @@ pub fn bare(value: f64) -> String {
     }
 }
 
-/// The name of a measure in a table.
+/// The name of a measure as tables print it.
 pub fn measure(name: &str) -> &str {
     match name {
         "transactional_read" => "Database reads",
@@ -104,7 +104,7 @@ pub fn measure(name: &str) -> &str {
     }
 }
 
-/// What a test that did not read everything says behind the bytes that it read.
+/// The share of all bytes, for a test that did not read everything; stands after the bytes that it read.
 fn of_all(read: u64, expected: Option<u64>) -> String {
     match expected.filter(|expected| read < *expected) {
         Some(expected) => {
@@ -114,7 +114,7 @@ fn of_all(read: u64, expected: Option<u64>) -> String {
     }
 }
 
-/// What a test did and found.
+/// The sentence that says what a test did and found.
 pub fn lead(test: &TestReport, sessions: Option<u32>) -> String {
     let length = duration(test.window.map_or(test.duration_s, |window| window.duration_s));
     let mut sentences = Vec::new();
@@ -174,7 +174,7 @@ pub fn lead(test: &TestReport, sessions: Option<u32>) -> String {
     sentences.join(" ")
 }
 
-/// What the recoveries of a test replayed, and what they gave up.
+/// The work of a test's recoveries in words: what was replayed, and what was rolled back.
 fn recovered(test: &TestReport) -> Vec<String> {
     if test.recoveries.is_empty() {
         return Vec::new();

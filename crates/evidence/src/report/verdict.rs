@@ -11,13 +11,13 @@ use super::window::{Scope, TestView};
 use crate::run_data::RunData;
 use crate::store::misfit;
 
-/// The sentence of a run whose rows do not fit its seals.
+/// The sentence of a run whose rows contradict its seals.
 pub const CHANGED: &str = "The rows differ from their seals: nothing is proved.";
 
-/// How the sentence of a simulated run begins.
+/// Beginning of the sentence of a simulated run.
 pub const PREDICTED: &str = "Predicted, not tested: ";
 
-/// The numbers that a grade follows from.
+/// The numbers of verdicts and tests that a grade follows from.
 pub fn counts(report: &Report) -> Counts {
     let count = |outcome| report.verdicts().filter(|verdict| verdict.outcome == outcome).count() as u64;
     Counts {
@@ -28,7 +28,7 @@ pub fn counts(report: &Report) -> Counts {
     }
 }
 
-/// Judges a report that has everything but its judgement.
+/// Judges a report that is otherwise complete.
 pub fn overall(data: &RunData, report: &Report) -> Overall {
     let (tests, run_verdicts) = (report.tests.as_slice(), report.run_verdicts.as_slice());
     let counts = counts(report);
@@ -91,7 +91,7 @@ fn causes(tests: &[TestReport]) -> Vec<String> {
     tests.iter().flat_map(of_test).collect()
 }
 
-/// What no checksum of a page shows: docs/faults.md.
+/// Faults that page checksums cannot show in this run; docs/faults.md lists them.
 fn unseen(tests: &[TestReport]) -> Vec<String> {
     let reads = |kinds: &[&str]| tests.iter().any(|test| test.ended && kinds.contains(&test.kind.as_str()));
     let mut sentences = Vec::new();
@@ -109,12 +109,12 @@ fn unseen(tests: &[TestReport]) -> Vec<String> {
     sentences.into_iter().map(str::to_owned).collect()
 }
 
-/// A condition that is not met, with the remedy.
+/// A condition of a qualification that is not met, in a sentence with its remedy.
 fn missing(row: &ConditionRow) -> String {
     format!("Missing: {}. Remedy: {}.", row.note, row.remedy)
 }
 
-/// A rule of the solution that lets more pass than the published one.
+/// A rule of the solution file that is more lenient than the published one, in a sentence.
 fn weaker(row: &ConditionRow) -> String {
     let bounds = |least: Option<f64>, most: Option<f64>| match (least, most) {
         (Some(least), Some(most)) => format!("{} to {}", bare(least), bare(most)),
@@ -156,7 +156,7 @@ fn qualified(data: &RunData, tests: &[TestReport], conditions: &[ConditionRow]) 
     }
 }
 
-/// What was under test: the parts of the claim that the sentence of a qualified run has no room for.
+/// What was tested, in a sentence: the parts of the claim that the headline has no room for.
 fn tested(data: &RunData) -> Option<String> {
     let claim = data.claim.as_ref().filter(|claim| !claim.engine.is_empty())?;
     let copies = claim.copies.map_or(String::new(), |copies| {
@@ -170,7 +170,7 @@ fn tested(data: &RunData) -> Option<String> {
     Some(format!("Under test: {hosts} on {}; {copies}{}.", claim.storage, claim.engine))
 }
 
-/// The limits that a scheduled fault broke, with their tests; the one that was missed furthest comes first.
+/// The limits that a scheduled fault broke, each with its tests; the one that was missed furthest comes first.
 fn excused(tests: &[TestReport]) -> Vec<(&str, &Verdict)> {
     let all = tests.iter().flat_map(|test| test.verdicts.iter().map(|verdict| (test.name.as_str(), verdict)));
     let mut broken: Vec<(&str, &Verdict)> = all.filter(|(_, verdict)| verdict.is_excused()).collect();
@@ -181,7 +181,7 @@ fn excused(tests: &[TestReport]) -> Vec<(&str, &Verdict)> {
     broken
 }
 
-/// What a run says of the limits that a scheduled fault broke.
+/// What the report says about limits that a scheduled fault broke.
 fn outside(excused: &[(&str, &Verdict)]) -> String {
     let Some((_, worst)) = excused.first() else { return String::new() };
     let what = match LatencyRule::from_name(&worst.rule) {
@@ -227,7 +227,7 @@ fn incomplete(counts: Counts) -> String {
     format!("The run is not complete: nothing is proved; {seen}.")
 }
 
-/// Why the campaign was not carried out to its end, a sentence each.
+/// Why the campaign did not come to its end, a sentence each.
 fn unfinished(data: &RunData, tests: &[TestReport], counts: Counts) -> Vec<String> {
     let mut reasons = Vec::new();
     let until = duration(data.last_ms() as f64 / 1e3);
@@ -266,8 +266,8 @@ pub fn broken(name: &str, verdicts: &[&Verdict], since: impl Fn(&Verdict) -> Opt
     told.into_iter().map(|rule| failure(name, rule, verdicts, &since)).collect()
 }
 
-/// The rules that could not be judged, a sentence each. Those of the run come first: a host that is missing from it
-/// explains what its tests lack.
+/// The rules that could not be judged, a sentence each. Those of the run come first: a missing host explains what its
+/// tests lack.
 fn unproved(tests: &[TestReport], run_verdicts: &[Verdict]) -> Vec<String> {
     let named = tests.iter().map(|test| (test.name.as_str(), test.verdicts.as_slice()));
     let rows = [("The run", run_verdicts)].into_iter().chain(named).flat_map(|(name, verdicts)| {
@@ -305,7 +305,7 @@ fn failure(
     format!("{name}: “{}” does not hold: {measured} on {}{since}{share}.", worst.text, worst.origin)
 }
 
-/// When the first sample broke a limit of latency, in seconds from the start of the window.
+/// Seconds from the start of the window to the first sample that broke a latency limit.
 fn first_broken_s(data: &RunData, test: &TestReport, verdict: &Verdict) -> Option<f64> {
     let measure: Measure = LatencyRule::from_name(&verdict.rule)?.class().into();
     let (limit, origin) = (verdict.limit?, &verdict.origin);

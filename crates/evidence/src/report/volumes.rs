@@ -10,7 +10,7 @@ use super::model::VolumeIo;
 use super::window::{Scope, TestView};
 use crate::run_data::RunData;
 
-/// The volume of a file or folder.
+/// The volume that a file or folder is on, by its path.
 fn volume_of<'a>(data: &'a RunData, host: &str, path: &str) -> Option<&'a Volume> {
     let below = |volume: &&Volume| {
         let dir = volume.path.trim_end_matches('/');

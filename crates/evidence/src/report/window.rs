@@ -21,7 +21,7 @@ use crate::run_data::{CounterPoint, Point, RunData, SeriesKey, Slice};
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Which rows of a test are meant.
+/// The hosts, instances or databases whose rows of a test are taken together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope<'a> {
     /// All hosts together.
@@ -37,7 +37,7 @@ pub enum Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// The host, if all rows are of one.
+    /// The host, if all these rows come from one.
     fn host(self) -> Option<&'a str> {
         match self {
             Scope::All => None,
@@ -63,7 +63,8 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The series of a test that `scope` means, host rows before the rows they sum up.
+/// The series of a test in `scope`. Where a host has rows of its own, those of its instances and databases are left
+/// out, so that nothing counts twice.
 fn sources<'a, M: Copy + Ord, P>(
     series: &'a BTreeMap<SeriesKey<M>, Vec<P>>,
     test: u32,
@@ -79,17 +80,17 @@ fn sources<'a, M: Copy + Ord, P>(
     })
 }
 
-/// One test with its window and samples.
+/// One test with its measured window and its samples.
 pub struct TestView<'a> {
     pub data: &'a RunData,
     pub test: &'a Test,
-    /// The measured window; the whole test if it has none.
+    /// The measured window; the whole test if it has no window.
     pub span: Span,
     /// Whether the run ended before the window or the test did.
     pub cut: bool,
     /// Samples of all hosts together.
     pub samples: Samples,
-    /// Samples of each host, as it took them and as the campaign judged them.
+    /// Samples of each host at the moments it took them, by which the campaign judged them.
     by_host: BTreeMap<&'a str, Samples>,
 }
 
@@ -106,7 +107,7 @@ impl<'a> TestView<'a> {
         TestView { data, test, span, cut: end_ms.is_none(), samples, by_host }
     }
 
-    /// Points of any of `measures` in the window.
+    /// Points of any of `measures` inside the window.
     pub fn points<'s>(&self, scope: Scope<'s>, measures: &[Measure]) -> impl Iterator<Item = &'s Point>
     where
         'a: 's,
@@ -126,7 +127,7 @@ impl<'a> TestView<'a> {
         totals
     }
 
-    /// Counter points in the window.
+    /// Points of a counter inside the window.
     pub fn counters(&self, scope: Scope<'a>, counter: Counter) -> impl Iterator<Item = &'a CounterPoint> {
         let span = self.span;
         sources(&self.data.counters, self.test.ordinal, counter, scope)
@@ -140,12 +141,12 @@ impl<'a> TestView<'a> {
         Some(points.map(|point| point.value).sum())
     }
 
-    /// Latency distributions in the window.
+    /// Latency distributions inside the window.
     pub fn slices(&self, scope: Scope<'a>, measure: Measure) -> impl Iterator<Item = &'a Slice> {
         self.slices_by_host_of(scope, measure).map(|(_, slice)| slice)
     }
 
-    /// The latency distributions of all hosts, each with its host.
+    /// Latency distributions of all hosts inside the window, each with its host.
     pub fn slices_by_host(&self, measure: Measure) -> impl Iterator<Item = (&'a str, &'a Slice)> {
         self.slices_by_host_of(Scope::All, measure)
     }
@@ -161,14 +162,14 @@ impl<'a> TestView<'a> {
             .filter(move |(_, slice)| span.holds(slice.middle_ms()))
     }
 
-    /// The samples that maxima of these scopes are taken from: those of their host if they are of one.
+    /// The samples that latency maxima of these scopes are taken from: those of their host if they are all of one.
     pub fn samples_of(&self, scopes: impl IntoIterator<Item = Scope<'a>>) -> &Samples {
         let mut hosts = scopes.into_iter().map(|scope| scope.host());
         let first = hosts.next().flatten().filter(|first| hosts.all(|host| host == Some(first)));
         first.and_then(|host| self.by_host.get(host)).unwrap_or(&self.samples)
     }
 
-    /// Figures of `measures` taken together; `None` if nothing was counted.
+    /// Figures of `measures` taken together; `None` if no operation was counted.
     pub fn figures<'s>(&self, scope: Scope<'s>, measures: &[Measure]) -> Option<Figures>
     where
         'a: 's,
@@ -176,7 +177,7 @@ impl<'a> TestView<'a> {
         self.figures_of_parts(&[(scope, measures)])
     }
 
-    /// Figures of several scopes with measures of their own, taken together.
+    /// Figures of several scopes, each with its measures, taken together.
     pub fn figures_of_parts<'s>(&self, parts: &[(Scope<'s>, &[Measure])]) -> Option<Figures>
     where
         'a: 's,
@@ -196,7 +197,7 @@ impl<'a> TestView<'a> {
         })
     }
 
-    /// What was counted of `measures` in each sample.
+    /// Totals of `measures` in each sample.
     pub fn sample_totals<'s>(&self, scope: Scope<'s>, measures: &[Measure]) -> Vec<IoTotals>
     where
         'a: 's,
@@ -205,7 +206,7 @@ impl<'a> TestView<'a> {
         totals_of_samples(self.samples_of([scope]), points)
     }
 
-    /// Mean latency of each sample; `None` where nothing completed and nothing waited.
+    /// Mean latency of each sample in ms; `None` where nothing completed and nothing waited.
     pub fn sample_latencies_ms<'s>(&self, parts: &[(Scope<'s>, &[Measure])]) -> Vec<Option<f64>>
     where
         'a: 's,
@@ -217,7 +218,8 @@ impl<'a> TestView<'a> {
         completed.zip(waiting).map(|(completed, waiting)| judge::latency_ms(completed, waiting)).collect()
     }
 
-    /// What waited at the ends of the samples of databases and logs. Rows of hosts have it for some seconds only.
+    /// Operations that waited at the ends of the samples of databases and logs. Rows of hosts have them for some
+    /// seconds only.
     fn waiting<'s>(&self, parts: &[(Scope<'s>, &[Measure])]) -> impl Iterator<Item = &'s Point>
     where
         'a: 's,
@@ -310,7 +312,7 @@ fn new_hdr() -> Hdr<u64> {
     hdr
 }
 
-/// The highest value of the bucket that holds the operation of this rank, the fastest being the first.
+/// The upper bound of the histogram bucket that holds the operation of this rank, the fastest being the first.
 fn value_at_rank(hdr: &Hdr<u64>, rank: u64) -> u64 {
     let mut seen = 0;
     let mut buckets = hdr.iter_recorded();
@@ -321,9 +323,9 @@ fn value_at_rank(hdr: &Hdr<u64>, rank: u64) -> u64 {
     holds.map_or(0, |bucket| bucket.value_iterated_to())
 }
 
-/// A distribution out of its stored form.
+/// A latency distribution from its stored form, HDR V2.
 impl Slice {
-    /// Operations in the distribution; `None` if it is damaged.
+    /// Number of operations in the distribution; `None` if it is damaged.
     pub fn operations(&self) -> Option<u64> {
         decode(self).ok().map(|histogram| histogram.len())
     }
@@ -348,7 +350,7 @@ mod tests {
 
     const READ: Measure = Measure::Io(IoClass::TransactionalRead);
 
-    /// A run of one test that is all window, with these rows.
+    /// A run with one test that is all window, with these rows.
     fn run_of(window_s: u64, sample_s: u64, rows: impl IntoIterator<Item = Row>) -> RunData {
         let run = Run { ended_ms: Some(window_s * 1_000), ..testkit::rows::run() };
         let test = testkit::rows::load_test(window_s * 1_000, sample_s * 1_000);
@@ -356,7 +358,7 @@ mod tests {
         RunData::from_rows([Row::from(run), Row::from(test)].into_iter().chain(rows)).unwrap()
     }
 
-    /// 100 reads a second of 32 KiB and 10 ms.
+    /// Rows of 100 reads a second of 32 KiB and 10 ms.
     fn reads(origin: &Origin, from_s: u64, seconds: u64) -> Row {
         let count = 100 * seconds;
         let totals = IoTotals {
@@ -368,7 +370,7 @@ mod tests {
         Sample::new(1, origin.clone(), READ, from_s * 1_000, seconds * 1_000, totals).into()
     }
 
-    /// 10 stalls a second.
+    /// Rows of 10 page fault stalls a second.
     fn stalls(origin: &Origin, from_s: u64, seconds: u64) -> Row {
         CounterSample {
             test: 1,
@@ -381,7 +383,7 @@ mod tests {
         .into()
     }
 
-    /// Starts and lengths of samples that begin with a window and end with it.
+    /// Starts and lengths of samples from the beginning of a window to its end.
     fn steps(window_s: u64, sample_s: u64) -> impl Iterator<Item = (u64, u64)> {
         (0..window_s.div_ceil(sample_s)).map(move |n| (n * sample_s, sample_s.min(window_s - n * sample_s)))
     }

@@ -40,9 +40,9 @@ pub use sign::{KeyError, SigningKey, public_key};
 
 /// The tables of `run.db`, as SQL.
 pub const SCHEMA: &str = include_str!("schema.sql");
-/// `PRAGMA application_id`: "PLrd".
+/// `PRAGMA application_id` of a `run.db`: "PLrd".
 const APPLICATION_ID: i64 = 0x504c_7264;
-/// `PRAGMA user_version`.
+/// `PRAGMA user_version` of a `run.db`: the version of its tables.
 const VERSION: i64 = 1;
 
 const ROWS_WAITING: usize = 65_536;
@@ -51,21 +51,21 @@ const COMMIT_EVERY: Duration = Duration::from_secs(1);
 /// Why a `run.db` could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file exists already.
+    /// The file exists already; a run never writes into an older one.
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
-    /// SQLite could not do it.
+    /// SQLite reported an error.
     #[error("{}: {source}", path.display())]
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// The file is something else.
+    /// The file is not a `run.db`.
     #[error("{} is not the run.db of a run", .0.display())]
     NotARun(PathBuf),
-    /// The file is of a version that this program does not know.
+    /// The file has a version of the tables that this program does not read.
     #[error("{} has version {version} of run.db; this program reads version {VERSION}", path.display())]
     Version {
         /// The file.
@@ -73,10 +73,10 @@ pub enum StoreError {
         /// Its version.
         version: i64,
     },
-    /// The run was killed before its first row was kept.
+    /// The file has no run: it was killed before its first row was kept.
     #[error("{} holds no run: it ended before it had begun; run it again, and remove this folder", .0.display())]
     NoRun(PathBuf),
-    /// The file holds something that was never written there.
+    /// A value in the file is not one that this program writes.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {
         /// The file.
@@ -84,7 +84,7 @@ pub enum StoreError {
         /// What is wrong.
         what: String,
     },
-    /// Rows could not be kept.
+    /// The recorder could not keep rows.
     #[error(transparent)]
     Record(#[from] RecordError),
 }
@@ -94,7 +94,7 @@ enum Message {
     Flush(SyncSender<()>),
 }
 
-/// Records a run into a new `run.db`.
+/// Records a run into a new `run.db`, in a thread of its own.
 pub struct RunStore {
     to_writer: Option<SyncSender<Message>>,
     writer: Option<JoinHandle<()>>,
@@ -102,12 +102,12 @@ pub struct RunStore {
 }
 
 impl RunStore {
-    /// Creates the file.
+    /// Creates the `run.db`, with no key to sign it.
     pub fn create(path: &Path) -> Result<RunStore, StoreError> {
         RunStore::create_signed(path, None)
     }
 
-    /// Creates the file; each seal is signed with the key, if there is one.
+    /// Creates the `run.db`; its seals are signed with the key, if there is one.
     pub fn create_signed(path: &Path, key: Option<SigningKey>) -> Result<RunStore, StoreError> {
         let writer = write::Writer::create(path, key)?;
         let (to_writer, messages) = sync_channel(ROWS_WAITING);
@@ -122,7 +122,7 @@ impl RunStore {
         Ok(RunStore { to_writer: Some(to_writer), writer: Some(thread), failure })
     }
 
-    /// Keeps everything recorded and makes the store one file.
+    /// Commits and seals everything recorded, and leaves one file without a write-ahead log.
     pub fn close(mut self) -> Result<(), StoreError> {
         self.stop();
         self.failure.get().map_or(Ok(()), |failure| Err(failure.clone().into()))
@@ -168,7 +168,8 @@ impl Drop for RunStore {
     }
 }
 
-/// Takes rows until the store is closed. The deadline runs from the first row that is not committed.
+/// Writes rows until the store is closed, committing at least once per interval; the interval begins with the first
+/// row that is not committed.
 fn keep(mut writer: write::Writer, messages: &Receiver<Message>) -> Result<(), StoreError> {
     let mut deadline: Option<Instant> = None;
     loop {

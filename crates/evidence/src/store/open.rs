@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::{APPLICATION_ID, StoreError, VERSION};
 
-/// What an error of SQLite means for the reader of `path`.
+/// An error of SQLite in terms of the file at `path`: no run, another version, damaged.
 pub fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
     match error {
         rusqlite::Error::SqliteFailure(error, _) if error.code == rusqlite::ErrorCode::NotADatabase => {
@@ -20,7 +20,7 @@ pub fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// Opens the `run.db` of a run for reading.
+/// Opens the `run.db` of a run read-only, also while the run goes on.
 pub fn open(path: &Path) -> Result<Connection, StoreError> {
     let sqlite = |error| explain(path, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
@@ -44,19 +44,20 @@ pub fn open(path: &Path) -> Result<Connection, StoreError> {
     Ok(db)
 }
 
-/// The file that SQLite keeps beside `path` under this ending; `None` if nothing is in it.
+/// The file that SQLite keeps beside `path` with this ending, such as `-wal`; `None` if it is missing or empty.
 pub fn beside(path: &Path, ending: &str) -> Option<Metadata> {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     std::fs::metadata(name).ok().filter(|file| file.len() > 0)
 }
 
-/// An absolute path as the URI of a file that does not change while it is open.
+/// An absolute path as an SQLite URI that tells SQLite to take no locks, for a file that does not change while it is
+/// open.
 fn unchanging(path: &Path) -> String {
     crate::file_url(path) + "?immutable=1"
 }
 
-/// The error of a value that was never written there.
+/// The error for a value that this program never writes.
 pub fn damaged(what: &str) -> rusqlite::Error {
     let cause: Box<dyn std::error::Error + Send + Sync> = what.to_owned().into();
     rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Null, cause)

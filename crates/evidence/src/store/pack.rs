@@ -10,20 +10,20 @@
 
 use results::IoTotals;
 
-/// Length of a block.
+/// Length of a packed block of samples: a minute in ms.
 pub const BLOCK_MS: u64 = 60_000;
 
-/// The values of a sample, in the order of the block.
+/// The four values of a sample in the order in which a block stores them: count, bytes, sum and maximum of latency.
 pub fn values(totals: IoTotals) -> [u64; 4] {
     [totals.count, totals.bytes, totals.latency_ns_sum, totals.latency_ns_max]
 }
 
-/// The sample of such values.
+/// The sample with these stored values.
 pub fn totals([count, bytes, latency_ns_sum, latency_ns_max]: [u64; 4]) -> IoTotals {
     IoTotals { count, bytes, latency_ns_sum, latency_ns_max }
 }
 
-/// Appends one sample.
+/// Appends one sample to a block, as variable-length numbers: offset in the minute, length, values.
 pub fn append(block: &mut Vec<u8>, t_ms: u64, interval_ms: u64, values: &[u64]) {
     append_number(block, t_ms % BLOCK_MS);
     append_number(block, interval_ms);
@@ -40,7 +40,7 @@ fn append_number(block: &mut Vec<u8>, mut number: u64) {
     block.push(number as u8);
 }
 
-/// The samples of a block as (`t_ms`, `interval_ms`, values); `None` if it is damaged.
+/// Unpacks a block into (`t_ms`, `interval_ms`, values) of each sample; `None` if it is damaged.
 pub fn samples<const VALUES: usize>(minute: u64, block: &[u8]) -> Option<Vec<(u64, u64, [u64; VALUES])>> {
     let mut rest = block;
     let mut samples = Vec::new();

@@ -20,7 +20,7 @@ use super::{StoreError, pack};
 
 const VIEWS: &str = include_str!("views.sql");
 
-/// A value of a result.
+/// A value in the result of an SQL query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
     /// Nothing.
@@ -36,7 +36,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// As a value in JSON; bytes as their hexadecimal digits.
+    /// The value as JSON; bytes as hexadecimal digits.
     pub fn json(&self) -> serde_json::Value {
         match self {
             Cell::Null => serde_json::Value::Null,
@@ -47,7 +47,7 @@ impl Cell {
         }
     }
 
-    /// In plain text; bytes as their hexadecimal digits.
+    /// The value as plain text; bytes as hexadecimal digits.
     pub fn text(&self) -> String {
         match self {
             Cell::Null => String::new(),
@@ -59,7 +59,7 @@ impl Cell {
     }
 }
 
-/// The columns of a result as keys of one JSON object: a repeated name gets a number that is free.
+/// Column names as keys of one JSON object: a repeated name gets a number that is free.
 pub fn keys(columns: &[String]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::with_capacity(columns.len());
     for name in columns {
@@ -71,7 +71,7 @@ pub fn keys(columns: &[String]) -> Vec<String> {
     keys
 }
 
-/// A `run.db` that is asked in SQL.
+/// A `run.db` opened for SQL queries.
 #[derive(Debug)]
 pub struct Query {
     path: PathBuf,
@@ -79,14 +79,14 @@ pub struct Query {
 }
 
 impl Query {
-    /// Opens the file and adds the views.
+    /// Opens the file read-only and adds the views and functions of this module.
     pub fn open(path: &Path) -> Result<Query, StoreError> {
         let mut db = open(path)?;
         prepare(&mut db).map_err(|error| explain(path, error))?;
         Ok(Query { path: path.to_owned(), db })
     }
 
-    /// Runs one statement; `head` gets the names of its columns, then `row` each row as it comes.
+    /// Runs one SQL statement; `head` gets the column names, then `row` each row as it comes.
     pub fn run<E: From<StoreError>>(
         &self,
         sql: &str,
@@ -159,7 +159,7 @@ fn only_reading(context: AuthContext<'_>) -> Authorization {
     }
 }
 
-/// `unpack(minute, measure, samples)`: a block as JSON, an array of arrays of whole numbers.
+/// SQL function `unpack(minute, measure, samples)`: a packed block as a JSON array of arrays of whole numbers.
 fn unpack(context: &Context<'_>) -> rusqlite::Result<String> {
     let (minute, measure): (i64, String) = (context.get(0)?, context.get(1)?);
     let minute = u64::try_from(minute).map_err(|_| damaged(&format!("minute {minute}")))?;
@@ -177,10 +177,11 @@ fn unpack(context: &Context<'_>) -> rusqlite::Result<String> {
     Ok(format!("[{}]", rows.join(",")))
 }
 
-/// `percentile_ms(hdr_v2, share)`: of the sum of the distributions of a group; NULL if there is none.
+/// SQL aggregate `percentile_ms(hdr_v2, share)`: a percentile in ms of the sum of a group's latency distributions;
+/// NULL if there is none.
 struct Percentile;
 
-/// The sum so far and the share that was asked for.
+/// State of the aggregate: the summed distribution and the share that was asked for.
 type Sum = (Hdr<u64>, f64);
 
 impl Aggregate<Sum, Option<f64>> for Percentile {

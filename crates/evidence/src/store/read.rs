@@ -11,7 +11,7 @@ use super::open::{damaged, explain, open};
 use super::{StoreError, pack, seal};
 use crate::run_data::{CounterPoint, Point, RunData, Slice};
 
-/// Reads a whole run, finished, running or killed.
+/// Reads all rows of a run that has ended, goes on or was killed.
 pub fn load(path: &Path) -> Result<RunData, StoreError> {
     let db = open(path)?;
     // One transaction: a run that goes on is seen at one moment.
@@ -31,7 +31,7 @@ pub fn load(path: &Path) -> Result<RunData, StoreError> {
     }
 }
 
-/// The run; at most one.
+/// The rows of the table `run`; at most one.
 pub fn runs(db: &Connection) -> rusqlite::Result<Vec<Run>> {
     query(db, "SELECT * FROM run", run)
 }
@@ -48,27 +48,27 @@ pub fn tests(db: &Connection) -> rusqlite::Result<Vec<Test>> {
     query(db, "SELECT * FROM test ORDER BY ordinal", test)
 }
 
-/// Events recorded after the one with this `rowid`, with their own.
+/// Events recorded after the one with this `rowid`, each with its own `rowid`.
 pub fn events_after(db: &Connection, rowid: i64) -> rusqlite::Result<Vec<(i64, Event)>> {
     query(db, &format!("SELECT rowid AS place, * FROM event WHERE rowid > {rowid} ORDER BY rowid"), |r| {
         Ok((get(r, "place")?, event(r)?))
     })
 }
 
-/// Verdicts recorded after the one with this `rowid`, with their own.
+/// Verdicts recorded after the one with this `rowid`, each with its own `rowid`.
 pub fn verdicts_after(db: &Connection, rowid: i64) -> rusqlite::Result<Vec<(i64, Verdict)>> {
     query(db, &format!("SELECT rowid AS place, * FROM verdict WHERE rowid > {rowid} ORDER BY rowid"), |r| {
         Ok((get(r, "place")?, verdict(r)?))
     })
 }
 
-/// What is known about the hosts and was recorded after the row with this `rowid`, with their own.
+/// Environment rows recorded after the one with this `rowid`, each with its own `rowid`.
 pub fn environment_after(db: &Connection, rowid: i64) -> rusqlite::Result<Vec<(i64, Environment)>> {
     let sql = format!("SELECT rowid AS place, * FROM environment WHERE rowid > {rowid} ORDER BY rowid");
     query(db, &sql, |r| Ok((get(r, "place")?, environment(r)?)))
 }
 
-/// The rules that the run was started with. Files of earlier builds do not say.
+/// The rules and ranges that the run was started with. Files of earlier builds have none.
 pub fn rules(db: &Connection) -> rusqlite::Result<Vec<Rule>> {
     match db.table_exists(None, "rule")? {
         true => query(db, "SELECT * FROM rule ORDER BY rowid", rule),
@@ -76,7 +76,7 @@ pub fn rules(db: &Connection) -> rusqlite::Result<Vec<Rule>> {
     }
 }
 
-/// Sources of series: id, test, where, measure.
+/// Sources of series: id, test, where it was counted, measure.
 pub fn sources(db: &Connection) -> rusqlite::Result<Vec<(i64, u32, Origin, String)>> {
     query(db, "SELECT * FROM source ORDER BY id", |r| {
         Ok((get(r, "id")?, get(r, "test")?, origin(r)?, get(r, "measure")?))
@@ -311,7 +311,7 @@ fn test(r: &SqlRow<'_>) -> rusqlite::Result<Test> {
     })
 }
 
-/// Files of earlier builds and imported reports have none.
+/// The redo and undo work of a recovery. Files of earlier builds and imported reports have none.
 fn recovery_work(r: &SqlRow<'_>) -> rusqlite::Result<Option<RecoveryWork>> {
     let Some(branches) = get_later::<Option<String>>(r, "branches")?.flatten() else { return Ok(None) };
     Ok(Some(RecoveryWork {
@@ -412,7 +412,7 @@ fn get<T: FromSql>(r: &SqlRow<'_>, column: &str) -> rusqlite::Result<T> {
     r.get(column)
 }
 
-/// A column that files of earlier builds do not have.
+/// The value of a column that was added later; `None` in files of earlier builds, which lack the column.
 fn get_later<T: FromSql>(r: &SqlRow<'_>, column: &str) -> rusqlite::Result<Option<T>> {
     match r.get(column) {
         Err(rusqlite::Error::InvalidColumnName(_)) => Ok(None),
@@ -428,7 +428,7 @@ fn maybe_int(r: &SqlRow<'_>, column: &str) -> rusqlite::Result<Option<u64>> {
     whole(r.get(column)?, column)
 }
 
-/// A number in a column that files of earlier builds do not have.
+/// The whole number of a column that was added later; `None` in files of earlier builds.
 fn later_int(r: &SqlRow<'_>, column: &str) -> rusqlite::Result<Option<u64>> {
     whole(get_later::<Option<i64>>(r, column)?.flatten(), column)
 }

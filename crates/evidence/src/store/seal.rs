@@ -28,7 +28,7 @@ use super::StoreError;
 use super::open::{damaged, explain, open};
 use super::sign::{SigningKey, hex, is_signed};
 
-/// What one seal says of one table.
+/// Number and digest of the rows of one table, as a seal states them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 struct SealedTable {
     table: String,
@@ -36,7 +36,7 @@ struct SealedTable {
     sha256: String,
 }
 
-/// One link of the chain, as the file has it.
+/// A seal: a link of the hash chain over the rows of a `run.db`.
 struct Seal {
     ordinal: i64,
     test: Option<u32>,
@@ -55,14 +55,14 @@ impl Seal {
     }
 }
 
-/// What the seals of a `run.db` say, checked against its rows.
+/// The seals of a `run.db`, checked against its rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Chain {
     /// Digest of the last seal; `None` if the file has no seal.
     pub digest: Option<String>,
-    /// Whether the recorder closed the file in order; a killed recorder leaves it in WAL mode.
+    /// Whether the recorder closed the file in order; one that was killed leaves it in WAL mode.
     pub closed: bool,
-    /// Whether the last seal ends the run: it was closed, not killed.
+    /// Whether the last seal is the one at the end of a run, so that the run was closed and not killed.
     pub ended: bool,
     /// Tests whose rows are sealed.
     pub sealed_tests: Vec<u32>,
@@ -71,18 +71,18 @@ pub struct Chain {
     /// The public key that every seal is signed by, as 64 hexadecimal digits. `None` without valid signatures
     /// of one key.
     pub signer: Option<String>,
-    /// What does not fit.
+    /// Contradictions between seals and rows.
     pub broken: Vec<Broken>,
 }
 
-/// Something that a seal, or the run, says otherwise than the rows.
+/// A contradiction between a seal, or the run, and the rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Broken {
     /// What kind of contradiction it is.
     pub kind: BrokenKind,
-    /// Where.
+    /// Seal, table and test that it concerns.
     pub place: String,
-    /// What the seal says, or the run.
+    /// What the seal or the run states.
     pub sealed: String,
     /// What the file holds.
     pub found: String,
@@ -100,8 +100,8 @@ pub enum BrokenKind {
     World,
 }
 
-/// What every reader of a run says first if its rows do not fit its seals: the first contradiction, and how many
-/// there are. `None` if all fit.
+/// The sentence that every reader of a run shows first if its rows contradict its seals: the first contradiction, and
+/// how many there are. `None` if all fit.
 pub fn misfit(broken: &[Broken]) -> Option<String> {
     let first = broken.first()?;
     let Broken { place, sealed, found, .. } = first;
@@ -122,7 +122,7 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(digest(&SHA256, bytes).as_ref())
 }
 
-/// Seals the rows of `test`, or those of no test, at the end of the chain.
+/// Adds a seal to the end of the chain over the rows of `test`, or of no test.
 pub(super) fn add(db: &Connection, test: Option<u32>, key: Option<&SigningKey>) -> rusqlite::Result<()> {
     let last: Option<(i64, String)> = db
         .query_row("SELECT ordinal, digest FROM seal ORDER BY ordinal DESC LIMIT 1", [], |r| {
@@ -144,7 +144,7 @@ pub(super) fn add(db: &Connection, test: Option<u32>, key: Option<&SigningKey>) 
     Ok(())
 }
 
-/// Reads the seals of a `run.db` and digests its rows again.
+/// Reads the seals of a `run.db`, digests its rows again and compares them.
 pub fn check(path: &Path) -> Result<Chain, StoreError> {
     let db = open(path)?;
     let read = || {
@@ -155,7 +155,7 @@ pub fn check(path: &Path) -> Result<Chain, StoreError> {
     read().map_err(|error| explain(path, error))
 }
 
-/// The seals of an open `run.db`, checked against its rows.
+/// The same for a file that is open.
 pub(super) fn of(db: &Connection) -> rusqlite::Result<Chain> {
     let mut found = chain(db)?;
     found.closed = is_closed(db);
@@ -163,7 +163,7 @@ pub(super) fn of(db: &Connection) -> rusqlite::Result<Chain> {
     Ok(found)
 }
 
-/// Whether the file is in no WAL mode: the recorder leaves that as its last step. The byte is the "file format
+/// Whether the file is not in WAL mode: the recorder leaves that mode as its last step. The byte is the "file format
 /// write version" of the header (<https://sqlite.org/fileformat.html>).
 fn is_closed(db: &Connection) -> bool {
     const WRITE_VERSION: usize = 18;
@@ -229,7 +229,7 @@ fn chain(db: &Connection) -> rusqlite::Result<Chain> {
     Ok(chain)
 }
 
-/// Whether each seal is whole and follows the one before it.
+/// Checks that each seal is whole, follows the one before it, and is signed.
 fn links(seals: &[Seal], broken: &mut Vec<Broken>) {
     let mut previous = String::new();
     for (n, seal) in seals.iter().enumerate() {
@@ -255,7 +255,7 @@ fn links(seals: &[Seal], broken: &mut Vec<Broken>) {
     }
 }
 
-/// Whether every row is of the world of its run. Files without seals show that, too.
+/// Checks that every row is of the world of its run, real or simulated; works without seals, too.
 fn worlds(db: &Connection, broken: &mut Vec<Broken>) -> rusqlite::Result<()> {
     let Some(world) = db.query_row("SELECT world FROM run", [], |r| r.get::<_, String>(0)).optional()? else {
         return Ok(());
@@ -277,7 +277,7 @@ fn short(digest: &str) -> String {
     }
 }
 
-/// Each table of a seal against the same table as it is now.
+/// Compares number and digest of each table in a seal with the table now.
 fn compare(
     test: Option<u32>,
     seal: &Seal,
@@ -322,13 +322,13 @@ fn seals(db: &Connection) -> rusqlite::Result<Vec<Seal>> {
         .collect()
 }
 
-/// How the rows of a table belong to tests.
+/// How the rows of a table are assigned to tests, since each test has its seal.
 enum Belongs {
-    /// By this column.
+    /// By the column with this name.
     Test(&'static str),
-    /// By their source.
+    /// By the test of their source.
     Source,
-    /// They belong to no test.
+    /// They belong to the run as a whole.
     Run,
 }
 
@@ -336,11 +336,11 @@ struct Table {
     name: String,
     columns: Vec<String>,
     belongs: Belongs,
-    /// What the rows are ordered by.
+    /// Columns that the rows are ordered by before they are digested.
     order: String,
 }
 
-/// Every table but the seals, by name.
+/// Every table of the file except that of the seals, by name.
 fn tables(db: &Connection) -> rusqlite::Result<Vec<Table>> {
     let names: Vec<(String, bool)> = db
         .prepare(
@@ -377,7 +377,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The tables that have rows of `test`, or of no test, with the digests of these rows.
+/// The tables that have rows of `test`, or of no test, with number and digest of these rows.
 fn content(db: &Connection, test: Option<u32>) -> rusqlite::Result<Vec<SealedTable>> {
     let mut sources = db.prepare("SELECT id FROM source WHERE test IS ? ORDER BY id")?;
     let sources: Vec<i64> = sources.query_map([test], |r| r.get(0))?.collect::<rusqlite::Result<_>>()?;
@@ -404,7 +404,7 @@ fn content(db: &Connection, test: Option<u32>) -> rusqlite::Result<Vec<SealedTab
     Ok(content)
 }
 
-/// Tests that a table names.
+/// Ordinals of the tests that rows of a table belong to.
 fn tests_with_rows(db: &Connection) -> rusqlite::Result<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
     for table in tables(db)? {
@@ -419,7 +419,7 @@ fn tests_with_rows(db: &Connection) -> rusqlite::Result<BTreeSet<u32>> {
     Ok(found)
 }
 
-/// Digests rows of one table.
+/// A running SHA-256 over rows of one table.
 struct Rows<'a> {
     table: &'a Table,
     context: Context,

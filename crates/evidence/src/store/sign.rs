@@ -13,34 +13,34 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 
 const KEY_BYTES: usize = 32;
 
-/// Signs the seals of a run.
+/// A private Ed25519 key that signs the seals and the attestation of a run.
 #[derive(Debug)]
 pub struct SigningKey(Ed25519KeyPair);
 
-/// Why there is no key.
+/// Why a key could not be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The system would not.
+    /// The operating system gave an error.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The file holds something else.
+    /// The file is not a private key.
     #[error("{} is no signing key: it must hold 64 hexadecimal digits", .0.display())]
     NoKey(PathBuf),
-    /// The text is something else.
+    /// The text is not a public key of 64 hexadecimal digits.
     #[error("`{0}` is no public key: it must be 64 hexadecimal digits")]
     NoPublicKey(String),
-    /// The system has no random numbers.
+    /// The operating system gives no random numbers.
     #[error("the system gives no random numbers")]
     NoRandom,
 }
 
 impl KeyError {
-    /// What to do about it.
+    /// The remedy, as it is printed.
     pub fn help(&self) -> &'static str {
         match self {
             KeyError::NoPublicKey(_) => "`proofload lint --new-key FILE` prints it when it makes the key",
@@ -53,7 +53,7 @@ impl KeyError {
 }
 
 impl SigningKey {
-    /// Makes a new key and keeps it in a new file that only its owner can read.
+    /// Makes a new key and writes it to a new file that only its owner can read.
     pub fn create(path: &Path) -> Result<SigningKey, KeyError> {
         let io = |source| KeyError::Io { path: path.to_owned(), source };
         let mut secret = [0; KEY_BYTES];
@@ -65,7 +65,7 @@ impl SigningKey {
         SigningKey::read(path)
     }
 
-    /// Reads a key file.
+    /// Reads a key from its file.
     pub fn read(path: &Path) -> Result<SigningKey, KeyError> {
         let text =
             std::fs::read_to_string(path).map_err(|source| KeyError::Io { path: path.to_owned(), source })?;
@@ -75,7 +75,7 @@ impl SigningKey {
             .ok_or_else(|| KeyError::NoKey(path.to_owned()))
     }
 
-    /// The public key as 64 hexadecimal digits.
+    /// The public key, as 64 hexadecimal digits.
     pub fn public(&self) -> String {
         hex(self.0.public_key().as_ref())
     }
@@ -84,13 +84,13 @@ impl SigningKey {
         hex(&self.sign_bytes(digest.as_bytes()))
     }
 
-    /// The signature of any bytes.
+    /// Signs bytes.
     pub(crate) fn sign_bytes(&self, bytes: &[u8]) -> Vec<u8> {
         self.0.sign(bytes).as_ref().to_vec()
     }
 }
 
-/// A public key as this program prints it; refuses what is none.
+/// Reads a public key of 64 hexadecimal digits; refuses what is none.
 pub fn public_key(text: &str) -> Result<String, KeyError> {
     let key = text.trim().to_ascii_lowercase();
     match bytes::<KEY_BYTES>(&key) {
@@ -103,7 +103,7 @@ pub(super) fn is_signed(digest: &str, signer: &str, signature: &str) -> bool {
     bytes::<64>(signature).is_some_and(|signature| is_signed_bytes(digest.as_bytes(), signer, &signature))
 }
 
-/// Whether the holder of the public key `signer`, 64 hexadecimal digits, signed these bytes.
+/// Checks a signature: whether the holder of the public key `signer`, 64 hexadecimal digits, signed these bytes.
 pub(crate) fn is_signed_bytes(message: &[u8], signer: &str, signature: &[u8]) -> bool {
     let key = bytes::<KEY_BYTES>(signer);
     key.is_some_and(|key| UnparsedPublicKey::new(&ED25519, key).verify(message, signature).is_ok())
@@ -116,7 +116,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The reverse of [`hex`].
+/// Bytes from their hexadecimal digits: the reverse of [`hex`].
 fn bytes<const N: usize>(hex: &str) -> Option<[u8; N]> {
     if hex.len() != 2 * N || !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;

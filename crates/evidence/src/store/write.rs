@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::sign::SigningKey;
 use super::{APPLICATION_ID, SCHEMA, StoreError, VERSION, pack, seal};
 
-/// How long a run that has ended waits for those who read its rows.
+/// Longest time that the end of a run waits for other readers of its `run.db`, before it leaves WAL mode.
 const READERS_LEAVE_WITHIN: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -25,21 +25,21 @@ pub struct Writer {
     db: Connection,
     world: String,
     sources: BTreeMap<SourceKey, i64>,
-    /// Samples since the last commit, packed, by source and minute.
+    /// Samples since the last commit as packed blocks, by source and minute.
     pending: BTreeMap<(i64, i64), Vec<u8>>,
     in_transaction: bool,
     seals: Seals,
 }
 
-/// What is to be sealed.
+/// Which tests have rows that must still be sealed.
 #[derive(Default)]
 struct Seals {
     key: Option<SigningKey>,
-    /// The test that was announced last.
+    /// The test whose row was written last.
     current: Option<u32>,
-    /// Tests that were announced before it.
+    /// Tests whose row was written before it.
     announced: BTreeSet<u32>,
-    /// Tests with rows that no seal covers.
+    /// Tests with rows that no seal covers yet.
     open: BTreeSet<u32>,
 }
 
@@ -93,7 +93,7 @@ impl Writer {
         self.insert(row).map_err(|source| self.sqlite(source))
     }
 
-    /// Seals the tests that were announced before this one.
+    /// Notes that a test begins, and seals the tests before it that have unsealed rows.
     fn announce(&mut self, test: u32) -> Result<(), StoreError> {
         if self.seals.current.replace(test) != Some(test) {
             let ready: Vec<u32> = self.seals.open.intersection(&self.seals.announced).copied().collect();
@@ -129,8 +129,8 @@ impl Writer {
         self.commit_rows().map_err(|source| self.sqlite(source))
     }
 
-    /// Seals, commits and makes the database one file, unless another program reads it all the time: then the file
-    /// beside it stays.
+    /// Seals and commits the rest and makes the database one file. While another program reads it all the time, the
+    /// write-ahead log stays beside it.
     pub fn finish(mut self) -> Result<(), StoreError> {
         if !self.world.is_empty() {
             let open = std::mem::take(&mut self.seals.open);
@@ -497,7 +497,7 @@ fn int(number: u64) -> rusqlite::Result<i64> {
     i64::try_from(number).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
-/// The stable name of an enum value.
+/// The stable name of an enum value, as a column stores it.
 fn text(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(name)) => name,

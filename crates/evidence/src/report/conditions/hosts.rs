@@ -27,7 +27,7 @@ impl Graded<'_> {
         found(of_all(count, all), format!("hosts known to bypass the page cache: {count} of {all}"))
     }
 
-    /// Hosts whose kernel log could be read in full, from before the tests to behind them.
+    /// Hosts whose kernel log could be read in full, from before the tests to after them, in percent.
     pub(super) fn kernel_log(&self) -> Option<Found> {
         let is_read = |host: &&results::Host| {
             let rows =
@@ -48,7 +48,8 @@ impl Graded<'_> {
         self.volumes_without(HOLDS_EVIDENCE, "holds the evidence of the run")
     }
 
-    /// Volumes of which a row of the environment says that they are known not to be such.
+    /// Volumes for which an environment row of this name says that something (memory, holding the evidence) is known
+    /// not to be so, in percent.
     fn volumes_without(&self, name: &str, what: &str) -> Option<Found> {
         let Some(data) = self.rows else { return of_rows() };
         let mut others = Vec::new();

@@ -10,19 +10,19 @@ use crate::run_data::RunData;
 
 use crate::report::window::{Scope, TestView};
 
-/// Longer rows say nothing of a second.
+/// Longest row, in ms, that still shows single seconds.
 const ROW_MS_MAX: u64 = 1_500;
-/// The window of a longer test, some eleven days, is not looked at by seconds.
+/// Longest window in seconds, some eleven days, that is looked at second by second.
 const SECONDS_MAX: f64 = 1e6;
-/// Seconds at each end of a window in which no level can be told.
+/// Seconds at each end of a window in which a change of the latency level is not looked for.
 const SETTLED_S: usize = 4;
-/// A part that was busy for this share of the time makes requests wait.
+/// Share of the time from which on a busy part makes requests wait.
 pub const BUSY: f64 = 0.8;
 pub const READ: Measure = Measure::Io(IoClass::TransactionalRead);
 pub const WRITE: Measure = Measure::Io(IoClass::TransactionalWrite);
 pub const LOG: Measure = Measure::Io(IoClass::LogWrite);
 
-/// A cause with its weight: the one with the highest comes first.
+/// A cause that the figures fit. Causes with the highest weight come first.
 pub struct Found {
     pub weight: f64,
     pub name: &'static str,
@@ -66,7 +66,7 @@ impl Found {
     }
 }
 
-/// What the seconds of the window counted, all hosts together; empty if the rows are longer than a second.
+/// Counts of each second of the window, all hosts together; empty if the rows are longer than a second.
 #[derive(Default)]
 pub struct Seconds {
     pub reads: Vec<IoTotals>,
@@ -78,7 +78,7 @@ pub struct Seconds {
     pub all_writes: Vec<IoTotals>,
 }
 
-/// What the evidence says of the disks.
+/// Kind, speed and size of the disks, from which the usual time for a request follows.
 #[derive(Clone, Copy)]
 pub struct DiskClass {
     pub is_flash: bool,
@@ -87,8 +87,8 @@ pub struct DiskClass {
 }
 
 impl DiskClass {
-    /// The disks that the solution names first, by the values of the storage model; a disk of 7,200 rpm and 4 TB where
-    /// there are none.
+    /// The disks that the solution file names first, by the values of the storage model; a disk of 7,200 rpm and 4 TB
+    /// where there are none.
     fn of(data: &RunData) -> DiskClass {
         let named = |row: &Environment| {
             let model = row.name.strip_prefix("drive.")?.strip_suffix(".capacity_bytes")?.to_owned();
@@ -110,11 +110,11 @@ impl DiskClass {
     }
 }
 
-/// A load test.
+/// The figures of a load test that the causes are judged by.
 pub struct Facts<'a> {
     pub report: &'a TestReport,
     pub seconds: Seconds,
-    /// Sessions of a closed load.
+    /// Sessions, if the load is a closed one; none of an open load with a rate.
     pub sessions: Option<u32>,
     pub disk: DiskClass,
 }
@@ -137,12 +137,12 @@ impl<'a> Facts<'a> {
         Facts { report, seconds, sessions: view.test.sessions, disk }
     }
 
-    /// Whether it is a test that the rules are about.
+    /// Whether it is a load test, which causes are looked for in.
     pub fn is_load(report: &TestReport) -> bool {
         report.throughput.is_some() && is_load(&report.kind)
     }
 
-    /// The worst broken verdict of the rules that begin like this.
+    /// The failed verdict that misses its limit furthest, among rules whose names begin like this.
     pub fn broken(&self, rule: &str) -> Option<&Verdict> {
         let is_broken = |verdict: &&Verdict| {
             let figures = verdict.measured.zip(verdict.limit);
@@ -187,17 +187,17 @@ impl<'a> Facts<'a> {
         self.report.storage_parts.iter().filter(move |part| part.kind == kind)
     }
 
-    /// The busiest part of a kind.
+    /// The modelled part of a kind with the highest busy share.
     pub fn busiest(&self, kind: &'a str) -> Option<&'a StoragePart> {
         self.parts(kind).max_by(|a, b| a.busy_share.total_cmp(&b.busy_share))
     }
 
-    /// Disks that did something.
+    /// Modelled disks that served requests.
     pub fn drives(&self) -> Vec<&'a StoragePart> {
         self.parts("drive").filter(|part| part.reads + part.writes > 0).collect()
     }
 
-    /// Whether the storage is modelled, so that its parts can be looked at.
+    /// Whether the run recorded parts of modelled storage; real storage has none.
     pub fn has_parts(&self) -> bool {
         self.report.storage_parts.iter().any(|part| part.kind == "drive")
     }
@@ -219,15 +219,15 @@ fn seconds(view: &TestView<'_>, measures: &[Measure]) -> Vec<IoTotals> {
     seconds
 }
 
-/// Mean latency of some seconds in ms.
+/// Mean latency of some seconds together, in ms.
 pub fn mean_ms(seconds: &[IoTotals]) -> Option<f64> {
     let mut totals = IoTotals::default();
     seconds.iter().for_each(|second| totals.add(*second));
     totals.latency_ms()
 }
 
-/// The second from which on latencies have another level, with the means before and after: at least 1.7 times as
-/// much, and 1.5 times in both halves behind it. `None` if there is no such second.
+/// The second from which on the latency has another level, with the means before and after in ms: at least 1.7 times
+/// as much, and 1.5 times in both halves after it. `None` if there is no such second.
 pub fn step(seconds: &[IoTotals]) -> Option<(usize, f64, f64)> {
     let sum = |seconds: &[IoTotals]| {
         let mut totals = IoTotals::default();
@@ -256,7 +256,7 @@ pub fn step(seconds: &[IoTotals]) -> Option<(usize, f64, f64)> {
         .then_some((at, before, after))
 }
 
-/// The middle one of some values.
+/// The median of some values.
 pub fn middle(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()

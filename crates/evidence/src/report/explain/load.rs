@@ -6,18 +6,18 @@ use super::facts::{BUSY, Facts, Found, LOG, READ, busy, ms, percent};
 use crate::report::host_system::most_starved;
 use crate::report::text::{bytes, counted, number, significant};
 
-/// A load that does more than this multiple of its target is not the load that was asked for.
+/// Multiple of its target from which on a load is not the load that was asked for.
 const FAR_ABOVE: f64 = 2.0;
-/// And more than this multiple explains anything.
+/// Multiple of its target from which on that alone explains any latency.
 const BEYOND: f64 = 5.0;
-/// The published loads read 28 to 60 pages per batch.
+/// Fewest page reads per batch at which the database is not held by the cache; the published loads read 28 to 60.
 const READS_PER_BATCH_LEAST: f64 = 5.0;
-/// From this share on, a part of a latency explains it.
+/// Share from which on one component of a latency explains it.
 const MOSTLY: f64 = 0.4;
-/// From this share of the time on, a host that keeps the load generator waiting delays its I/O.
+/// Percent of the time from which on a host that keeps the load generator waiting delays its I/O.
 const STARVED_PERCENT: f64 = 10.0;
 
-/// A closed load whose sessions could not ask for the target at the latencies that it had.
+/// Cause: a closed load has too few sessions to reach its target at the latencies that were measured.
 pub fn too_few_sessions(facts: &Facts<'_>) -> Option<Found> {
     let (sessions, target) = (facts.sessions?, facts.report.target_iops()?);
     let achieved = facts.iops();
@@ -41,7 +41,7 @@ pub fn too_few_sessions(facts: &Facts<'_>) -> Option<Found> {
     })
 }
 
-/// More load than was wanted.
+/// Cause: the load did a multiple of its target.
 pub fn load_above_target(facts: &Facts<'_>) -> Option<Found> {
     let (achieved, target) = (facts.iops(), facts.report.target_iops()?);
     (achieved >= FAR_ABOVE * target && facts.sessions.is_some()).then(|| {
@@ -56,7 +56,7 @@ pub fn load_above_target(facts: &Facts<'_>) -> Option<Found> {
     })
 }
 
-/// Page reads waited for a free buffer.
+/// Cause: the page cache is too small, so that page reads waited for a free buffer.
 pub fn cache_too_small(facts: &Facts<'_>) -> Option<Found> {
     let judged = facts.report.verdicts.iter().find(|verdict| verdict.rule == "page_fault_stalls")?;
     let is_broken = judged.measured.zip(judged.limit).is_some_and(|(measured, limit)| measured > limit);
@@ -79,7 +79,7 @@ pub fn cache_too_small(facts: &Facts<'_>) -> Option<Found> {
     })
 }
 
-/// Databases that the cache holds: hardly anything is left to read.
+/// Cause: the databases fit into the cache, so that hardly anything is left to read.
 pub fn database_fits_cache(facts: &Facts<'_>) -> Option<Found> {
     let load = facts.report.throughput.filter(|load| load.batches_per_s > 0.0)?;
     let per_batch = load.reads_per_s / load.batches_per_s;
@@ -94,7 +94,7 @@ pub fn database_fits_cache(facts: &Facts<'_>) -> Option<Found> {
     })
 }
 
-/// The load generator, or a processor of its host, had no time.
+/// Cause: the load generator or the processors of its host were busy.
 pub fn processors(facts: &Facts<'_>) -> Option<Found> {
     let is_broken = facts.is_slow() || facts.too_little();
     if let Some(generator) = facts.report.generator.as_ref().filter(|generator| generator.was_limit) {
@@ -133,14 +133,15 @@ pub fn processors(facts: &Facts<'_>) -> Option<Found> {
     })
 }
 
-/// Share of the mean read latency that had passed before the volumes of the model saw the reads.
+/// Share of the mean read latency that had passed before the modelled volumes saw the reads: time in the host.
 fn before_volumes(facts: &Facts<'_>) -> Option<f64> {
     let read = facts.mean_ms(READ).filter(|mean| *mean > 0.0)?;
     let slowest = facts.parts("volume").filter_map(|part| part.read_latency_ms).reduce(f64::max)?;
     Some((1.0 - slowest / read).max(0.0))
 }
 
-/// What is left when everything is as it should be and slow.
+/// Cause: the load is more than the storage carries. It is what is left when every part works as it should and
+/// latencies are high.
 pub fn too_much_load(facts: &Facts<'_>) -> Option<Found> {
     let disks = facts.drives();
     let busiest = facts.busiest("drive");

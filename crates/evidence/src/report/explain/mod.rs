@@ -22,7 +22,7 @@ use facts::{Facts, Found};
 
 pub use remedies::{CAUSES, of_rule};
 
-/// Causes that are told of a test.
+/// Most causes that a report tells of a test.
 const TOLD: usize = 2;
 
 type Rule = fn(&Facts<'_>) -> Option<Found>;
@@ -47,7 +47,7 @@ const RULES: [Rule; 17] = [
     parts::slow_disks,
 ];
 
-/// The causes of a test, the likeliest first; none of a test that broke no limit.
+/// The causes of a failed test, the likeliest first; none of a test that broke no limit.
 pub fn causes(view: &TestView<'_>, report: &TestReport) -> Vec<Cause> {
     if !Facts::is_load(report) || report.outcome == Some(Outcome::Pass) {
         return Vec::new();
@@ -72,7 +72,7 @@ pub fn causes(view: &TestView<'_>, report: &TestReport) -> Vec<Cause> {
         .collect()
 }
 
-/// What was looked at in vain.
+/// The answer that no cause is known, with the figures that were looked at.
 fn unknown(facts: &Facts<'_>) -> Found {
     let what = match facts.has_parts() {
         true => "The rows name no cause: no part was busy most of the time, and none differs from its equals",

@@ -7,20 +7,21 @@ use crate::report::model::{Figures, InstanceIo};
 use super::facts::{BUSY, DiskClass, Facts, Found, LOG, READ, busy, middle, ms, step};
 use crate::report::text::{bytes, significant};
 
-/// One is slower than its equals from this multiple of the middle one on.
+/// Multiple of the median of its equals from which on a database or log counts as slower.
 const SLOWER: f64 = 1.5;
-/// A write that waits for a disk alone takes at most this multiple of its time.
+/// Most multiple of the disk's own time that a write takes which waits for a disk alone; more is a queue.
 const DISK_TIME: f64 = 2.5;
-/// Bytes that disks read for a byte that volumes read, and for one written where parities are kept, at most.
+/// Most bytes that disks read per byte that volumes read, before others must be reading too; the second constant is
+/// per byte written, where parity is read and written.
 const OWN_READS: f64 = 1.3;
 const OWN_PARITY: f64 = 3.0;
-/// MiB per second beside our own from which on others read.
+/// Reads that this run did not ask for, in MiB per second, from which on another load is assumed.
 const FOREIGN_MIB: f64 = 2.0;
-/// Disks are slow from this multiple of the usual time for a request on.
+/// Multiple of the usual time for a request from which on disks count as slow.
 const SLOW_DISK: f64 = 0.95;
-/// Bytes that a disk transfers in a millisecond.
+/// Bytes that a disk transfers per millisecond.
 const TRANSFER_BYTES_PER_MS: f64 = 130_000.0;
-/// A flash drive works shorter than this on a page.
+/// Longest time in ms that a healthy flash drive works on a page.
 const USUAL_FLASH_MS: f64 = 2.0;
 const MIB: f64 = 1_048_576.0;
 
@@ -32,12 +33,12 @@ fn served(part: &StoragePart) -> f64 {
     (part.reads + part.writes) as f64
 }
 
-/// Time that a disk works on a request, in ms.
+/// Mean time that a disk works on a request, in ms, without waiting.
 fn service_ms(part: &StoragePart) -> f64 {
     part.busy_share * part.seconds * 1e3 / served(part).max(1.0)
 }
 
-/// One disk, or what one database alone lies on, is slower than its equals.
+/// Cause: one disk, or the storage of one database, is slower than its equals.
 pub fn one_slow_part(facts: &Facts<'_>) -> Option<Found> {
     let drives = facts.drives();
     let service = |part: &&StoragePart| {
@@ -65,7 +66,7 @@ fn equals<'a>(drives: &'a [&StoragePart], part: &StoragePart) -> impl Iterator<I
     drives.iter().copied().filter(move |other| other.name != name && served(other) >= least)
 }
 
-/// The slowest of some databases or logs, with its latency and that of the middle one of the others.
+/// The slowest of some databases or logs: its latency and the median of the others, in ms.
 fn slowest<'a>(rows: &[(&'a Origin, f64)]) -> Option<(&'a Origin, f64, f64)> {
     let (origin, most) = rows.iter().max_by(|a, b| a.1.total_cmp(&b.1)).copied()?;
     let others = middle(rows.iter().filter(|(other, _)| *other != origin).map(|(_, ms)| *ms).collect())?;
@@ -94,7 +95,8 @@ fn uneven(facts: &Facts<'_>) -> Option<Found> {
     )
 }
 
-/// A disk takes long writes and gives nothing, or left while its equals worked.
+/// Cause: a disk group is being rebuilt. One disk takes long writes and gives no reads, or left while its equals
+/// worked.
 pub fn rebuild(facts: &Facts<'_>) -> Option<Found> {
     let drives = facts.drives();
     let size = |part: &StoragePart| part.write_bytes as f64 / part.writes.max(1) as f64;
@@ -118,7 +120,7 @@ pub fn rebuild(facts: &Facts<'_>) -> Option<Found> {
     )
 }
 
-/// The disks read far more than the volumes of the load asked for.
+/// Cause: another load uses the same disks, which read far more than the volumes of this run asked for.
 pub fn noisy_neighbour(facts: &Facts<'_>) -> Option<Found> {
     let sum = |kind, of: fn(&StoragePart) -> u64| facts.parts(kind).map(of).sum::<u64>() as f64;
     let (read, asked) = (sum("drive", |part| part.read_bytes), sum("volume", |part| part.read_bytes));
@@ -134,7 +136,7 @@ pub fn noisy_neighbour(facts: &Facts<'_>) -> Option<Found> {
     })
 }
 
-/// Log writes wait for disks instead of a cache.
+/// Cause: the write cache is off or full, so that log writes wait for disks.
 pub fn write_cache(facts: &Facts<'_>) -> Option<Found> {
     if !facts.logs_slow() {
         return None;
@@ -170,7 +172,7 @@ pub fn write_cache(facts: &Facts<'_>) -> Option<Found> {
     })
 }
 
-/// Whether a write takes what a disk takes, and not what a queue before the disks takes.
+/// Whether a write latency is that of a disk working on it, not of a queue before the disks.
 fn is_disk_time(facts: &Facts<'_>, after_ms: f64) -> bool {
     let slowest = |kind| facts.parts(kind).filter_map(|part| part.write_latency_ms).fold(0.0, f64::max);
     match facts.has_parts() {
@@ -179,7 +181,7 @@ fn is_disk_time(facts: &Facts<'_>, after_ms: f64) -> bool {
     }
 }
 
-/// A controller or link that passes no more.
+/// Cause: a controller or link is at its maximum rate.
 pub fn narrow_part(facts: &Facts<'_>) -> Option<Found> {
     let is_broken = facts.is_slow() || facts.too_little();
     let of = |kind| facts.busiest(kind).filter(|part| part.busy_share >= BUSY && is_broken);
@@ -200,7 +202,8 @@ pub fn narrow_part(facts: &Facts<'_>) -> Option<Found> {
     ))
 }
 
-/// Log writes take the same long time everywhere, though nothing is busy and the cache takes them.
+/// Cause: the array acknowledges writes late. Log writes take the same long time everywhere, though nothing is busy
+/// and the cache takes them.
 pub fn slow_acknowledge(facts: &Facts<'_>) -> Option<Found> {
     let mean = facts.mean_ms(LOG)?;
     let is_idle = facts.parts("controller").chain(facts.parts("link")).all(|part| part.busy_share < BUSY);
@@ -217,7 +220,7 @@ pub fn slow_acknowledge(facts: &Facts<'_>) -> Option<Found> {
     })
 }
 
-/// All disks work long on a request.
+/// Cause: all disks take longer for a request than disks of their kind do.
 pub fn slow_disks(facts: &Facts<'_>) -> Option<Found> {
     let drives: Vec<_> = facts.drives().into_iter().filter(|part| part.reads > 20).collect();
     let service = middle(drives.iter().map(|part| service_ms(part)).collect())?;
@@ -236,8 +239,8 @@ pub fn slow_disks(facts: &Facts<'_>) -> Option<Found> {
     })
 }
 
-/// What a disk of its kind needs for such requests one by one, on the tracks that mirrored databases take: command,
-/// half a turn, seek, the settling of writes, transfer. A queue makes it less.
+/// Time in ms that a healthy disk of its kind needs for such requests one by one, on the tracks that mirrored
+/// databases take: command, half a turn, seek, settling of writes, transfer. A queue makes it less.
 fn usual_ms(facts: &Facts<'_>, part: &StoragePart, disks: usize) -> f64 {
     let DiskClass { is_flash, rpm, capacity_bytes } = facts.disk;
     if is_flash {

@@ -67,17 +67,17 @@ pub const CAUSES: [(&str, &str); 19] = [
     ),
 ];
 
-/// What to try against a cause.
+/// The remedy for a cause.
 pub fn of_cause(name: &str) -> &'static str {
     CAUSES.iter().find(|(cause, _)| *cause == name).map_or("", |(_, remedy)| remedy)
 }
 
-/// What to do about a rule that failed or is not proved; `None` for a rule that nothing can break.
+/// The remedy for a rule that failed or was not proved; `None` for a rule that no run can break.
 pub fn of_rule(rule: &str) -> Option<&'static str> {
     RULES.iter().find(|(names, _)| names.split(' ').any(|name| name == rule)).map(|(_, remedy)| *remedy)
 }
 
-/// Rules with one remedy in common, and that remedy.
+/// Groups of rules with the remedy that they share.
 const RULES: [(&str, &str); 26] = [
     (
         "achieved_iops",

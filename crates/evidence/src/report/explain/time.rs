@@ -6,23 +6,24 @@ use crate::report::text::significant;
 
 use super::facts::{Facts, Found, LOG, READ, Seconds, mean_ms, middle, ms};
 
-/// A request that waits this long waits for something that has failed.
+/// Milliseconds from which on a request has waited for something that failed.
 const SILENCE_MS: f64 = 1_500.0;
-/// Seconds without a completion that are no chance, where at least [`USUAL_PER_S`] operations complete in one.
+/// Seconds in a row without a completion that are no chance, where at least [`USUAL_PER_S`] operations complete in
+/// one.
 const SILENT_S: usize = 2;
 const USUAL_PER_S: f64 = 10.0;
-/// Log writes that wait this long wait for a sync.
+/// Milliseconds from which on a log write has waited for a stalled sync.
 const STALL_MS: f64 = 800.0;
 /// Multiple of the usual latency that such a log write takes at least.
 const UNUSUAL: f64 = 15.0;
 
-/// Rates spread by chance as the root of their number of operations, those of a set limit by less than this share of
-/// it.
+/// Spread of rates, as a share of the root of the number of operations, below which a rate is limited by a setting:
+/// rates by chance spread by that root.
 const FLAT: f64 = 0.15;
-/// Fewer operations per second say nothing.
+/// Operations per second below which a steady rate says nothing.
 const FLAT_OPERATIONS: f64 = 20.0;
 
-/// Everything stood still, then went on: what lies between host and disks took another way.
+/// Cause: a path or controller was lost. All I/O stood still, then went on over another way from host to disks.
 pub fn lost_path(facts: &Facts<'_>) -> Option<Found> {
     let Seconds { all_reads, all_writes, reads, .. } = &facts.seconds;
     let usual = middle(all_reads.iter().map(|second| second.count as f64).collect())?;
@@ -50,7 +51,7 @@ pub fn lost_path(facts: &Facts<'_>) -> Option<Found> {
     })
 }
 
-/// Log writes stood still, reads went on.
+/// Cause: durable writes stalled. Log writes stood still while reads went on.
 pub fn stalled_sync(facts: &Facts<'_>) -> Option<Found> {
     let ((log_ms, at), (read_ms, _)) = (longest(&facts.seconds.logs)?, longest(&facts.seconds.reads)?);
     let is_unusual = log_ms >= UNUSUAL * usual_ms(&facts.seconds.logs)?;
@@ -65,7 +66,7 @@ pub fn stalled_sync(facts: &Facts<'_>) -> Option<Found> {
     })
 }
 
-/// Reads are slow in the seconds with most page writes, and fast in the others.
+/// Cause: page writes come in bursts. Reads are slow in the seconds with most page writes, and fast in the others.
 pub fn write_bursts(facts: &Facts<'_>) -> Option<Found> {
     let (reads, writes) = (&facts.seconds.reads, &facts.seconds.writes);
     if reads.len() < 12 || writes.len() != reads.len() || !facts.reads_slow() {
@@ -93,7 +94,8 @@ pub fn write_bursts(facts: &Facts<'_>) -> Option<Found> {
     })
 }
 
-/// A rate that hardly varies between seconds is a limit that is set: what a disk carries varies by chance.
+/// Cause: a set limit (QoS, throttling) holds the rate. It hardly varies between seconds, while what a disk carries
+/// varies by chance.
 pub fn flat_ceiling(facts: &Facts<'_>) -> Option<Found> {
     let Seconds { all_reads, all_writes, .. } = &facts.seconds;
     let count: fn(&IoTotals) -> f64 = |second| second.count as f64;
@@ -130,7 +132,7 @@ pub fn flat_ceiling(facts: &Facts<'_>) -> Option<Found> {
     ))
 }
 
-/// Mean and coefficient of variation without the tenth at each end, where a stall or a rest would count.
+/// Mean and coefficient of variation without the lowest and highest tenth, where a stall or a rest would count.
 fn spread(rates: &[f64]) -> Option<(f64, f64)> {
     let mut rates = rates.to_vec();
     rates.sort_by(f64::total_cmp);
@@ -141,13 +143,13 @@ fn spread(rates: &[f64]) -> Option<(f64, f64)> {
     (mean > 0.0).then(|| (mean, variance.sqrt() / mean))
 }
 
-/// The longest latency in ms, and its second.
+/// The longest latency in ms, and the second of the window in which it occurred.
 fn longest(seconds: &[IoTotals]) -> Option<(f64, usize)> {
     let of = |(at, second): (usize, &IoTotals)| Some((second.latency_ms_max()?, at));
     seconds.iter().enumerate().filter_map(of).max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// The longest latency of a usual second.
+/// The median over the seconds of their mean latency, in ms.
 fn usual_ms(seconds: &[IoTotals]) -> Option<f64> {
     middle(seconds.iter().filter_map(IoTotals::latency_ms).collect())
 }

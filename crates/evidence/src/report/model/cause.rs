@@ -10,11 +10,11 @@ pub struct Cause {
     pub name: String,
     /// What happened, as a sentence without its full stop.
     pub what: String,
-    /// From when on: the whole window, or a second of it.
+    /// Time in the window from which on it shows: the whole window, or from a second on.
     pub since: String,
     /// The part, database or setting that it concerns; empty if it concerns all of them.
     pub part: String,
-    /// Figures of the rows that prove it.
+    /// Figures of `run.db` that prove it.
     pub proofs: Vec<Proof>,
     /// What to try.
     pub remedy: String,
@@ -24,7 +24,7 @@ impl Cause {
     /// Name of the answer that the rows name no cause.
     pub const UNKNOWN: &str = "cannot_tell";
 
-    /// One paragraph.
+    /// The cause as one paragraph.
     pub fn text(&self) -> String {
         let proofs: Vec<String> =
             self.proofs.iter().map(|proof| format!("{} {}", proof.rows, proof.figure)).collect();
@@ -36,8 +36,8 @@ impl Cause {
 /// A figure of rows of `run.db`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Proof {
-    /// Measure, counter, part or setting, and where it was counted.
+    /// Which rows: measure, counter, part or setting, and where it was counted.
     pub rows: String,
-    /// What it says, with its unit.
+    /// The figure, with its unit.
     pub figure: String,
 }

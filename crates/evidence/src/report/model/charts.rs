@@ -13,11 +13,11 @@ pub struct Chart {
     pub unit: String,
     /// Length of the time axis.
     pub duration_s: f64,
-    /// Length of time that one value stands for.
+    /// Seconds that one value stands for.
     pub step_s: f64,
     /// Lines.
     pub lines: Vec<ChartLine>,
-    /// Limits to draw.
+    /// Limits to draw as lines.
     pub limits: Vec<ChartLimit>,
 }
 
@@ -39,18 +39,18 @@ pub struct ChartLimit {
     pub value: f64,
 }
 
-/// Distribution of a latency over time.
+/// Heat map of latencies over time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyMap {
     /// Stable name of the measure.
     pub measure: String,
     /// Length of the time axis.
     pub duration_s: f64,
-    /// Length of time that one column stands for.
+    /// Seconds that one column stands for.
     pub step_s: f64,
-    /// Bounds of the rows, ascending; one more than there are rows.
+    /// Latencies between the rows in ms, ascending; one more than there are rows.
     pub bounds_ms: Vec<f64>,
-    /// Operations per column and row, lowest latency first.
+    /// Number of operations per column and row, lowest latency first.
     pub columns: Vec<Vec<u64>>,
 }
 
@@ -59,9 +59,9 @@ pub struct LatencyMap {
 pub struct InstanceMap {
     /// Length of the time axis.
     pub duration_s: f64,
-    /// Length of time that one value stands for.
+    /// Seconds that one value stands for.
     pub step_s: f64,
-    /// One row per instance.
+    /// A row per instance.
     pub rows: Vec<InstanceMapRow>,
 }
 
@@ -71,6 +71,6 @@ pub struct InstanceMapRow {
     /// Host and instance.
     #[serde(flatten)]
     pub origin: Origin,
-    /// Mean read latency per step; null where nothing was read.
+    /// Mean read latency in ms per step; null where nothing was read.
     pub latency_ms_mean: Vec<Option<f64>>,
 }

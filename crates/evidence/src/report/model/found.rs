@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Size of a database before and after the test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SizeRow {
-    /// Database.
+    /// The database.
     #[serde(flatten)]
     pub origin: Origin,
     /// File size before.
@@ -16,99 +16,99 @@ pub struct SizeRow {
     pub bytes_after: Option<u64>,
 }
 
-/// One step of tuning.
+/// One step of tuning: a load that was tried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TuningRow {
     /// Place in the search, from 1.
     pub ordinal: u32,
-    /// The load, ready to print.
+    /// The load in words, such as `8 sessions`.
     pub load: String,
     /// Transactional I/O per second.
     pub iops: f64,
-    /// The same as a share of the target of the run; null without one.
+    /// Transactional I/O as a share of the target of the run; null without a target.
     pub of_target: Option<f64>,
-    /// Mean database read latency.
+    /// Mean database read latency in ms.
     pub read_latency_ms: f64,
-    /// Mean log write latency.
+    /// Mean log write latency in ms.
     pub log_write_latency_ms: f64,
-    /// Inside all thresholds or not.
+    /// Whether all latencies were inside their limits.
     pub outcome: Outcome,
-    /// Why the search went on as it did.
+    /// Why tuning went up, went down or stopped after this step.
     pub note: String,
 }
 
-/// How far the steps of tuning went.
+/// How much more load than the target the storage held in tuning.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Headroom {
     /// Transactional I/O per second that the run is to reach.
     pub target_iops: Option<f64>,
-    /// Most transactional I/O per second inside all thresholds; null if no step was.
+    /// Highest transactional I/O per second inside all limits; null if no step was.
     pub held_iops: Option<f64>,
-    /// Least transactional I/O per second that broke a threshold; null if no step did.
+    /// Lowest transactional I/O per second that broke a limit; null if no step did.
     pub broken_iops: Option<f64>,
-    /// What was held beyond the target, as a share of the target.
+    /// What was held above the target, as a share of the target.
     pub beyond_target: Option<f64>,
 }
 
 /// Checksum of one database or of one instance's logs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChecksumRow {
-    /// Where.
+    /// The database, or the instance whose logs were read.
     #[serde(flatten)]
     pub origin: Origin,
-    /// What was read and found.
+    /// Pages or log blocks that were read, and what was wrong with them.
     #[serde(flatten)]
     pub read: PagesRead,
-    /// Bytes read by bytes expected.
+    /// Bytes that were read, as a share of the bytes there.
     #[serde(default)]
     pub read_share: Option<f64>,
-    /// Time it took.
+    /// Seconds that it took.
     pub elapsed_s: f64,
-    /// Bytes by time.
+    /// Bytes read per second, in MiB.
     pub mib_per_s: Option<f64>,
 }
 
 /// Backup or restore of one database.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BackupRow {
-    /// Database.
+    /// The database.
     #[serde(flatten)]
     pub origin: Origin,
-    /// File written; null if it was only read.
+    /// File that was written; null if the database was only read.
     pub destination: Option<String>,
     /// Bytes read of the database.
     pub bytes: u64,
     /// Bytes of the file that was read, when the backup began; null if not recorded.
     #[serde(default)]
     pub bytes_expected: Option<u64>,
-    /// Bytes read by bytes expected.
+    /// Bytes that were read, as a share of the bytes there.
     #[serde(default)]
     pub read_share: Option<f64>,
-    /// Time it took.
+    /// Seconds that it took.
     pub elapsed_s: f64,
-    /// Bytes by time.
+    /// Bytes read per second, in MiB.
     pub mib_per_s: Option<f64>,
 }
 
-/// Soft recovery of one instance.
+/// Soft recovery of one instance: replay of its logs after a stop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecoveryRow {
-    /// Instance.
+    /// The instance.
     #[serde(flatten)]
     pub origin: Origin,
-    /// Log generations replayed.
+    /// Log generations that were replayed.
     pub logs: u64,
-    /// Time it took.
+    /// Seconds that it took.
     pub elapsed_s: f64,
-    /// Time by logs.
+    /// Seconds per log generation.
     pub s_per_log: Option<f64>,
-    /// Database reads per log.
+    /// Database reads per log generation.
     pub reads_per_log: Option<f64>,
-    /// Database writes per log.
+    /// Database writes per log generation.
     pub writes_per_log: Option<f64>,
-    /// Log reads per log.
+    /// Log reads per log generation.
     pub log_reads_per_log: Option<f64>,
-    /// What it did besides; null where it is not known.
+    /// Redo and undo work that it did; null where it is not known.
     #[serde(default)]
     pub work: Option<RecoveryWork>,
 }

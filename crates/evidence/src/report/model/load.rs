@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 /// Throughput of the mailbox load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Throughput {
-    /// Database reads for transactions plus database writes: no maintenance, no log.
+    /// Database reads for transactions plus database writes per second: no maintenance, no log.
     pub transactional_iops: f64,
     /// Database reads for transactions per second.
     pub reads_per_s: f64,
     /// Database writes per second.
     pub writes_per_s: f64,
-    /// Reads divided by reads plus writes.
+    /// Reads as a share of reads plus writes.
     pub read_share: Option<f64>,
     /// Log writes per second.
     pub log_writes_per_s: f64,
-    /// Batches in the window.
+    /// Batches of transactions in the window.
     pub batches: u64,
     /// Batches per second.
     pub batches_per_s: f64,
-    /// Fewest batches of a database.
+    /// Fewest batches that a database had.
     pub database_batches_min: Option<u64>,
-    /// Most batches of a database.
+    /// Most batches that a database had.
     pub database_batches_max: Option<u64>,
     /// Size of all databases when the test began.
     pub database_bytes_before: Option<u64>,
@@ -31,7 +31,7 @@ pub struct Throughput {
     pub database_bytes_after: Option<u64>,
 }
 
-/// Figures of I/O or batches in the window.
+/// Figures of I/O or batches in the measured window.
 ///
 /// The means over samples are those of the published reports: every sample weighs the same and a sample without an
 /// operation counts as zero. The plain means weigh every operation the same.
@@ -41,30 +41,31 @@ pub struct Figures {
     pub count: u64,
     /// Operations per second.
     pub per_s: f64,
-    /// MiB per second.
+    /// MiB moved per second.
     pub mib_per_s: f64,
-    /// Mean size of an operation.
+    /// Mean bytes of an operation.
     pub bytes_mean: Option<f64>,
-    /// Mean size over samples.
+    /// Mean over the samples of the mean bytes of an operation.
     pub bytes_sample_mean: Option<f64>,
-    /// Mean latency.
+    /// Mean latency in ms of all operations.
     pub latency_ms_mean: Option<f64>,
-    /// Mean latency over samples.
+    /// Mean over the samples of their mean latencies, in ms.
     pub latency_ms_sample_mean: Option<f64>,
-    /// Mean latency of the worst sample.
+    /// Highest mean latency of a sample, in ms.
     pub latency_ms_sample_max: Option<f64>,
     /// Start of the worst sample, seconds since the window started.
     pub worst_sample_window_s: Option<f64>,
-    /// Longest latency.
+    /// Longest latency of an operation, in ms.
     pub latency_ms_max: Option<f64>,
-    /// Operations under way at a time, on average: sum of latencies divided by the length of the window (Little's law).
+    /// Mean number of operations under way: sum of latencies divided by the length of the window (Little's law).
     pub outstanding: f64,
 }
 
-/// Latency percentiles. Null where fewer operations were counted than the percentile needs, and where no histogram is.
+/// Latency percentiles. Null where too few operations were counted for the percentile, and where no latency
+/// distribution was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Percentiles {
-    /// Operations in the histogram.
+    /// Operations in the latency distribution.
     pub count: u64,
     /// Half of the operations took at most this.
     pub p50_ms: Option<f64>,
@@ -78,26 +79,26 @@ pub struct Percentiles {
     pub p99_9_ms: Option<f64>,
     /// 99.99 %.
     pub p99_99_ms: Option<f64>,
-    /// Longest, exact.
+    /// Longest latency in ms, exact.
     pub max_ms: Option<f64>,
 }
 
-/// One measure, all hosts together.
+/// A measure (a class of I/O, or batches), all hosts together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasureRow {
-    /// Stable name.
+    /// Stable name of the measure.
     pub measure: String,
     /// Figures.
     pub figures: Figures,
     /// Latency percentiles.
     pub percentiles: Percentiles,
-    /// Part of the mean latency for which the load generator held the operations, at most; null where that is not
+    /// Part of the mean latency in ms that the operations spent in the load generator, at most; null where that is not
     /// known. The rest is the operating system's and the storage's.
     #[serde(default)]
     pub held_ms: Option<f64>,
 }
 
-/// One measure of one host.
+/// A measure of one host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostRow {
     /// Host.
@@ -113,39 +114,39 @@ pub struct HostRow {
 /// I/O of one instance or database, in the columns of the published reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InstanceIo {
-    /// Where.
+    /// The instance or database.
     #[serde(flatten)]
     pub origin: Origin,
-    /// Batches.
+    /// Batches of transactions.
     pub batches: u64,
     /// Database pages read for transactions.
     pub reads: Option<Figures>,
-    /// Their percentiles.
+    /// Latency percentiles of these reads.
     pub read_percentiles: Percentiles,
     /// Database pages written.
     pub writes: Option<Figures>,
-    /// Background maintenance.
+    /// Pages read by background maintenance.
     pub maintenance: Option<Figures>,
     /// Transactional and maintenance reads together, as the published reports mix them.
     pub all_reads: Option<Figures>,
     /// Log writes.
     pub log_writes: Option<Figures>,
-    /// Their percentiles.
+    /// Latency percentiles of the log writes.
     pub log_write_percentiles: Percentiles,
     /// Log reads by recovery or checksum.
     pub log_reads: Option<Figures>,
-    /// Log reads for replication.
+    /// Log reads that feed copies on other hosts.
     pub replication: Option<Figures>,
 }
 
-/// I/O per batch, beside the published tests.
+/// A figure of I/O per batch, beside that of the published tests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShapeRow {
-    /// What it is.
+    /// What the figure is.
     pub name: String,
     /// Unit.
     pub unit: String,
-    /// As measured.
+    /// As measured in this test.
     pub measured: Option<f64>,
     /// Lowest in published tests of the 2013 mix.
     pub published_min: f64,
@@ -153,7 +154,7 @@ pub struct ShapeRow {
     pub published_max: f64,
 }
 
-/// Whether the load was steady.
+/// Whether the load stayed steady over the measured window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Steadiness {
     /// Transactional I/O per second in each quarter of the window.
@@ -166,13 +167,15 @@ pub struct Steadiness {
     pub quarter_write_latency_ms: Vec<Option<f64>>,
     /// Mean log write latency in each quarter of the window.
     pub quarter_log_write_latency_ms: Vec<Option<f64>>,
-    /// Last quarter against the first, as a share of the first.
+    /// Change of transactional I/O from the first quarter to the last, as a share of the first.
     pub iops_change: Option<f64>,
     /// Transactional I/O: the distance of the furthest quarter from the mean of the window, as a share of the mean.
     pub iops_change_max: Option<f64>,
-    /// The same of database writes per second.
+    /// Database writes per second: the distance of the furthest quarter from the mean of the window, as a share of the
+    /// mean.
     pub writes_change_max: Option<f64>,
-    /// The same of read, write and log write latency, whichever is furthest; null if one of them is not known.
+    /// Read, write and log write latency: the largest distance of a quarter from the mean of the window, as a share of
+    /// the mean; null if one of them is not known.
     pub latency_change_max: Option<f64>,
     /// Database writes per second in the first sample of the window, as a share of their mean.
     pub write_start: Option<f64>,
@@ -180,10 +183,10 @@ pub struct Steadiness {
     pub steady: bool,
 }
 
-/// How much room the load generator had, as shares of what it could have used. Means over the window, worst host.
+/// How busy the load generator was, as shares of what it could have used: means over the window, of the busiest host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Generator {
-    /// The host whose load generator had the least room.
+    /// The host whose load generator was closest to its limits.
     pub host: String,
     /// Processor time of the load generator, as a share of that of the processors it may run on.
     pub program_busy: f64,
@@ -196,12 +199,12 @@ pub struct Generator {
     pub was_limit: bool,
 }
 
-/// A figure of a host over the seconds of the window.
+/// A figure of a host's processors or memory over the seconds of the window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostSystemRow {
     /// Host.
     pub host: String,
-    /// What it is.
+    /// What the figure is.
     pub name: String,
     /// Mean of the seconds.
     pub mean: f64,
@@ -209,7 +212,7 @@ pub struct HostSystemRow {
     pub min: f64,
     /// Highest second.
     pub max: f64,
-    /// Unit of all three.
+    /// Unit of mean, lowest and highest.
     pub unit: String,
 }
 
@@ -220,9 +223,9 @@ pub struct VolumeIo {
     pub host: String,
     /// Volume.
     pub volume: String,
-    /// Its folder.
+    /// Folder of the volume.
     pub path: String,
-    /// Databases on it.
+    /// Databases whose file is on it.
     pub databases: u32,
     /// Instances whose log is on it.
     pub logs: u32,
@@ -232,15 +235,15 @@ pub struct VolumeIo {
     pub writes: Option<Figures>,
 }
 
-/// Page fault stalls per second over the samples, all instances together.
+/// Page reads per second that waited for a free buffer of the cache, all instances together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StallRow {
-    /// Mean of the samples.
+    /// Mean of the samples, per second.
     pub per_s_mean: f64,
-    /// Lowest sample.
+    /// Lowest sample, per second.
     pub per_s_min: f64,
-    /// Highest sample.
+    /// Highest sample, per second.
     pub per_s_max: f64,
-    /// Samples with a stall.
+    /// Number of samples with such a wait.
     pub samples_with_stalls: u32,
 }

@@ -22,7 +22,7 @@ pub use charts::*;
 pub use found::*;
 pub use load::*;
 
-/// The report of a run.
+/// The report of a run: `report.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// Always `proofload-report`.
@@ -32,7 +32,7 @@ pub struct Report {
     /// Version of the program that made the report; empty in reports of programs that do not say it.
     #[serde(default)]
     pub program: String,
-    /// The run.
+    /// The run: when, with which program, on which world, how it ended.
     pub run: RunSummary,
     /// The judgement of the whole run.
     pub verdict: Overall,
@@ -44,13 +44,13 @@ pub struct Report {
     pub databases: Vec<DatabaseSetup>,
     /// Tests in their order.
     pub tests: Vec<TestReport>,
-    /// Judgements that belong to no test.
+    /// Verdicts that belong to no test.
     pub run_verdicts: Vec<Verdict>,
     /// What was looked at on the hosts, and whether it casts doubt on the results.
     pub checks: Vec<CheckRow>,
-    /// What is known about the hosts.
+    /// Environment rows of the hosts: system, volumes, disks.
     pub environment: Vec<Environment>,
-    /// What happened, by time.
+    /// Events of the run, by time.
     pub events: Vec<EventRow>,
 }
 
@@ -72,22 +72,22 @@ pub struct RunSummary {
     pub solution_text: String,
     /// Start, UTC, ISO 8601.
     pub started: String,
-    /// Length of the run; of what is known of it if it was killed.
+    /// Length of the run in seconds; of a killed run, up to its last row.
     pub duration_s: f64,
     /// Version of the tool that made the run.
     pub tool_version: String,
     /// Real or simulated.
     pub world: WorldKind,
-    /// How the world does its I/O.
+    /// How the world does its I/O: driver and mode, such as `io_uring, direct`.
     pub world_detail: String,
     /// Where all randomness of the run comes from; text, because JSON readers round numbers beyond 2^53.
     pub seed: String,
     /// How it ended; null if it was killed or still runs.
     pub ending: Option<Ending>,
-    /// Digest of the last seal of the run.db that this was made from; null if it has none.
+    /// Digest of the last seal of the `run.db`; null if it has none.
     #[serde(default)]
     pub seal: Option<String>,
-    /// What the seals of the run.db say otherwise than its rows. Not written if nothing does.
+    /// What in the `run.db` contradicts its seals. Left out if nothing does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seals_broken: Vec<Broken>,
 }
@@ -119,28 +119,28 @@ impl From<Grade> for RunOutcome {
 pub struct Overall {
     /// What the run proves.
     pub grade: Grade,
-    /// The same for readers that do not know grades: `pass` says only that nothing failed.
+    /// The grade for readers that do not know grades: `pass` says only that nothing failed.
     pub outcome: RunOutcome,
-    /// In one sentence.
+    /// The judgement in one sentence.
     pub headline: String,
-    /// Why, one sentence each; of a run that held its limits, what is missing for a qualification.
+    /// The reasons, one sentence each; of a run that held its limits, what is missing for a qualification.
     pub reasons: Vec<String>,
     /// The causes of the tests, one paragraph each.
     #[serde(default)]
     pub causes: Vec<String>,
-    /// What the tests of the run cannot have seen, one sentence each.
+    /// Faults that the tests of the run cannot have seen, one sentence each.
     #[serde(default)]
     pub unseen: Vec<String>,
     /// The conditions of a qualification that apply to the run.
     pub conditions: Vec<ConditionRow>,
-    /// Judgements that passed.
+    /// Verdicts that passed.
     pub passed: u32,
-    /// Judgements that failed.
+    /// Verdicts that failed.
     pub failed: u32,
 }
 
 impl Overall {
-    /// No judgement yet.
+    /// A judgement with nothing in it, until the report is judged.
     pub(crate) fn none() -> Overall {
         Overall {
             grade: Grade::Incomplete,
@@ -156,39 +156,39 @@ impl Overall {
     }
 }
 
-/// A condition of a qualification and what the run says of it.
+/// A condition of a qualification and whether the run meets it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConditionRow {
     /// Stable name.
     pub name: String,
-    /// What the figure is.
+    /// What the figure is, in words.
     pub text: String,
     /// Unit of the figure.
     pub unit: String,
     /// The figure; null if it is not known, which meets no condition.
     pub measured: Option<f64>,
-    /// The least that passes.
+    /// Lowest figure that meets the condition.
     pub least: Option<f64>,
-    /// The most that passes.
+    /// Highest figure that meets the condition.
     pub most: Option<f64>,
-    /// The least that the published programme asks for.
+    /// Lowest figure that the published programme allows.
     pub published_least: Option<f64>,
-    /// The most that the published programme allows.
+    /// Highest figure that the published programme allows.
     pub published_most: Option<f64>,
     /// Whether the condition is met.
     pub met: bool,
-    /// Whether the solution lets more pass than the published programme.
+    /// Whether the solution file allows more than the published programme.
     pub weaker: bool,
-    /// The figure beside what is asked for, in words.
+    /// Measured figure and required range in words.
     pub note: String,
-    /// Where the range comes from.
+    /// Source of the range.
     pub source: String,
     /// What to do when it is not met.
     pub remedy: String,
 }
 
 impl ConditionRow {
-    /// The range of the condition as a rule.
+    /// The range of the condition in the form of a recorded rule.
     pub fn rule(&self) -> Rule {
         Rule {
             name: self.name.clone(),
@@ -201,7 +201,7 @@ impl ConditionRow {
     }
 }
 
-/// An instance as it was set up.
+/// The setup of an instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InstanceSetup {
     /// Host and instance.
@@ -211,13 +211,13 @@ pub struct InstanceSetup {
     pub log_path: String,
     /// Size of one log generation.
     pub log_file_bytes: u64,
-    /// Smallest page cache.
+    /// Smallest page cache, in bytes.
     pub cache_min_bytes: u64,
-    /// Largest page cache.
+    /// Largest page cache, in bytes.
     pub cache_max_bytes: u64,
 }
 
-/// A database as it was set up.
+/// The setup of a database.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DatabaseSetup {
     /// Host, instance and database.
@@ -227,9 +227,9 @@ pub struct DatabaseSetup {
     pub path: String,
     /// Size of its pages.
     pub page_bytes: u32,
-    /// File size when it was first measured.
+    /// File size in bytes when it was first measured.
     pub bytes_before: Option<u64>,
-    /// File size when it was last measured.
+    /// File size in bytes when it was last measured.
     pub bytes_after: Option<u64>,
 }
 
@@ -242,42 +242,42 @@ pub struct TestReport {
     pub kind: String,
     /// Title.
     pub name: String,
-    /// The worst of its judgements; null if it was not judged.
+    /// The worst of its verdicts; null if it was not judged.
     pub outcome: Option<Outcome>,
-    /// Whether it ended by itself.
+    /// Whether it ended by itself, not interrupted or killed.
     pub ended: bool,
-    /// What it did and found, in a sentence or two.
+    /// What the test did and found, in a sentence or two.
     pub lead: String,
-    /// Start.
+    /// Start, seconds since the run began.
     pub started_s: f64,
-    /// Length, warm-up included.
+    /// Length in seconds, warm-up included.
     pub duration_s: f64,
     /// The measured window; null if nothing was measured.
     pub window: Option<Window>,
-    /// What was planned beside what was achieved.
+    /// Planned figures beside the achieved ones.
     pub planned: Vec<PlannedRow>,
-    /// Everything that was set.
+    /// Every setting of the test, by name.
     pub parameters: Vec<Parameter>,
-    /// Judgements.
+    /// Verdicts of the test.
     pub verdicts: Vec<Verdict>,
     /// Why it failed, the likeliest cause first; empty if it did not.
     #[serde(default)]
     pub causes: Vec<Cause>,
     /// Throughput of the mailbox load; null for tests without one.
     pub throughput: Option<Throughput>,
-    /// Everything counted, all hosts together, by measure.
+    /// All classes of I/O and batches, all hosts together.
     pub measures: Vec<MeasureRow>,
-    /// The same by host; empty for one host.
+    /// The same by host; empty if there is one host.
     pub hosts: Vec<HostRow>,
-    /// Counted by instance.
+    /// I/O of each instance.
     pub instances: Vec<InstanceIo>,
-    /// Counted by database.
+    /// I/O of each database.
     pub databases: Vec<InstanceIo>,
     /// I/O per batch beside that of the published tests.
     pub load_shape: Vec<ShapeRow>,
     /// Whether the load was steady over the window.
     pub steadiness: Option<Steadiness>,
-    /// Waits for a free buffer.
+    /// Page reads that waited for a free buffer of the cache.
     pub page_fault_stalls: Option<StallRow>,
     /// Whether the load generator was the limit.
     pub generator: Option<Generator>,
@@ -285,7 +285,7 @@ pub struct TestReport {
     pub host_system: Vec<HostSystemRow>,
     /// I/O by volume; empty for a restore, whose files lie on two volumes at once.
     pub volumes: Vec<VolumeIo>,
-    /// Largest page cache of all instances together during the window.
+    /// Largest sum of the page caches of all instances during the window, in bytes.
     pub cache_bytes_max: Option<u64>,
     /// Line charts.
     pub charts: Vec<Chart>,
@@ -299,22 +299,22 @@ pub struct TestReport {
     pub tuning: Vec<TuningRow>,
     /// How far the steps of tuning went beyond the target.
     pub headroom: Option<Headroom>,
-    /// Checksum statistics.
+    /// Results of checking page and log checksums.
     pub checksums: Vec<ChecksumRow>,
-    /// Backup and restore statistics.
+    /// Results of backups and restores.
     pub backups: Vec<BackupRow>,
-    /// Recovery statistics.
+    /// Results of soft recoveries.
     pub recoveries: Vec<RecoveryRow>,
-    /// What each part of modelled storage did; empty for real storage.
+    /// Busy time and requests of each part of modelled storage; empty for real storage.
     #[serde(default)]
     pub storage_parts: Vec<StoragePart>,
 }
 
-/// Row of [`TestReport::planned`] with the target of a load.
+/// Name of the row of [`TestReport::planned`] with the target I/O of a load.
 pub const PLANNED_IO: &str = "Transactional I/O";
 
 impl TestReport {
-    /// Whether a qualification is about the load of this test.
+    /// Whether it is a load test that a qualification is about.
     pub fn is_load(&self) -> bool {
         results::grade::is_load(&self.kind) && self.throughput.is_some()
     }
@@ -325,7 +325,7 @@ impl TestReport {
         row.planned.filter(|target| *target > 0.0)
     }
 
-    /// The figure of the load's shape that this condition of a qualification is about.
+    /// The figure of I/O per batch that this condition of a qualification is about.
     pub fn shape(&self, condition: &str) -> Option<&ShapeRow> {
         let text = results::grade::condition(condition)?.text;
         self.load_shape.iter().find(|row| row.name.eq_ignore_ascii_case(text))
@@ -335,24 +335,24 @@ impl TestReport {
 /// The measured window of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
-    /// Start, after the warm-up.
+    /// Start, after the warm-up, seconds since the run began.
     pub start_s: f64,
-    /// Length.
+    /// Length in seconds.
     pub duration_s: f64,
-    /// Length that it was to have.
+    /// Planned length in seconds.
     pub planned_s: Option<f64>,
-    /// Length of the samples that maxima are judged by.
+    /// Length in seconds of the samples that latency maxima are judged by.
     pub sample_s: f64,
     /// Whole samples in the window.
     pub samples: u32,
-    /// Whether the run ended before the window did.
+    /// Whether the run ended before the window did, so that it is shorter than planned.
     pub cut: bool,
 }
 
-/// A planned figure and what became of it.
+/// A planned figure and the achieved one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedRow {
-    /// What it is.
+    /// What the figure is.
     pub name: String,
     /// As planned.
     pub planned: Option<f64>,
@@ -362,13 +362,13 @@ pub struct PlannedRow {
     pub unit: String,
 }
 
-/// What came of looking at one thing.
+/// Result of looking at one thing on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckOutcome {
-    /// Nothing casts doubt on the results.
+    /// Nothing there casts doubt on the results.
     Good,
-    /// It could not be looked at.
+    /// It could not be read.
     Unknown,
     /// The results may mean less than they seem to.
     Warning,
@@ -376,32 +376,32 @@ pub enum CheckOutcome {
     Error,
 }
 
-/// One thing that was looked at before or after the tests.
+/// A thing on a host that was looked at before or after the tests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckRow {
     /// Host.
     pub host: String,
     /// What was looked at.
     pub name: String,
-    /// What came of it.
+    /// Whether it casts doubt on the results.
     pub outcome: CheckOutcome,
-    /// What was found.
+    /// The value that was found.
     pub found: String,
     /// Why it matters; empty when nothing casts doubt.
     pub note: String,
 }
 
-/// Something that happened.
+/// An event of the run: a fault, a message, an interruption.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventRow {
-    /// When.
+    /// Seconds since the run began.
     pub t_s: f64,
-    /// How much attention it needs.
+    /// Information, warning or error.
     pub severity: Severity,
-    /// Test, if it belongs to one.
+    /// Ordinal of the test it occurred in; null outside of tests.
     pub test: Option<u32>,
-    /// Host.
+    /// Host that it concerns; null if it concerns the run.
     pub host: String,
-    /// What happened.
+    /// The event in words.
     pub text: String,
 }
