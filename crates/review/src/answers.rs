@@ -11,27 +11,27 @@ use solution::{Mistake, SolutionError};
 
 use crate::lint;
 
-/// What `check` answers.
+/// The answer of `check --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Checked {
-    /// Version of this form.
+    /// Version of this answer's form.
     pub schema_version: u32,
-    /// Name of the file.
+    /// Name of the solution file.
     pub file: String,
     /// Name of the solution; none of a file with mistakes.
     pub solution: Option<String>,
-    /// Everything that is wrong with the file, in its order.
+    /// Every mistake in the file, in the order of its lines.
     pub mistakes: Vec<ToldMistake>,
-    /// What each command would make of the file; nothing of a file with mistakes.
+    /// What each command would make of the file; empty for a file with mistakes.
     pub commands: Vec<Outlook>,
 }
 
-/// A mistake of the file.
+/// A mistake in the solution file or in a setting of the command line.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ToldMistake {
-    /// Line of the file; none of a mistake in a setting.
+    /// Line of the file, from 1; none if the mistake is in a setting.
     pub line: Option<usize>,
-    /// The setting, as it was given.
+    /// The setting of the command line, as it was given.
     pub setting: Option<String>,
     /// What is wrong.
     pub message: String,
@@ -40,7 +40,7 @@ pub struct ToldMistake {
 }
 
 impl ToldMistake {
-    /// All mistakes that reading a file found.
+    /// All mistakes that were found in reading the file.
     pub fn all(error: &SolutionError) -> Vec<ToldMistake> {
         let told = |mistake: Mistake| ToldMistake {
             line: error.line_of_mistake(&mistake),
@@ -52,23 +52,23 @@ impl ToldMistake {
     }
 }
 
-/// What a command would make of the file.
+/// What a command would do with the solution file.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Outlook {
     /// The command.
     pub command: String,
-    /// The file says all that the command needs.
+    /// Whether the file has all that the command needs.
     pub ready: bool,
-    /// What it would do, or what it lacks.
+    /// What the command would do, or what it lacks.
     pub message: String,
-    /// What to add.
+    /// What to add to the file; none where nothing is missing.
     pub help: Option<String>,
-    /// Line of the file that is meant.
+    /// Line of the file that the message is about, from 1.
     pub line: Option<usize>,
 }
 
 impl Checked {
-    /// The answer for people.
+    /// The answer as text for the terminal.
     pub fn text(&self) -> String {
         let name = self.solution.as_deref().unwrap_or_default();
         let mut out = format!("{}: {name}\n", self.file);
@@ -82,55 +82,55 @@ impl Checked {
     }
 }
 
-/// What `clean` answers.
+/// The answer of `clean --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Cleaned {
-    /// Version of this form.
+    /// Version of this answer's form.
     pub schema_version: u32,
-    /// Nothing was removed.
+    /// Whether nothing was removed, because `--dry-run` was given.
     pub dry_run: bool,
-    /// The folders.
+    /// The folders that were cleaned.
     pub folders: Vec<CleanedFolder>,
 }
 
-/// What became of a folder.
+/// A folder after `clean`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct CleanedFolder {
-    /// The folder.
+    /// Path of the folder.
     pub folder: PathBuf,
-    /// Files that were removed, or would be.
+    /// Files that were removed; with `--dry-run`, that would be.
     pub removed: Vec<PathBuf>,
-    /// Files that proofload did not make.
+    /// Files that stay because Proofload did not make them.
     pub kept: Vec<PathBuf>,
 }
 
-/// What `lint` answers.
+/// The answer of `lint --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Linted {
-    /// Version of this form.
+    /// Version of this answer's form.
     pub schema_version: u32,
-    /// What was looked at, in the order of the command line.
+    /// The findings in each piece of evidence, in the order of the command line.
     pub evidence: Vec<LintedEvidence>,
 }
 
-/// What was found in one piece of evidence.
+/// The findings of `lint` in one piece of evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LintedEvidence {
     /// The file or folder.
     pub evidence: String,
-    /// What contradicts itself.
+    /// Contradictions in the evidence.
     pub findings: Vec<lint::Finding>,
-    /// What the seals say; none without a run.db.
+    /// The result of checking the seals; none without a run.db.
     pub seals: Option<Chain>,
-    /// Files of the run's folder that neither a seal nor a comparison with run.db covers.
+    /// Files of the run folder that neither a seal nor a comparison with run.db covers.
     pub unsealed_files: Vec<String>,
 }
 
-/// Most files that the text names one by one.
+/// Most uncovered files that the text names one by one.
 const FILES_SHOWN: usize = 6;
 
 impl LintedEvidence {
-    /// The findings and the seals for people.
+    /// The findings and seals as text for the terminal.
     pub fn text(&self) -> String {
         let LintedEvidence { evidence, findings, seals, unsealed_files } = self;
         let mut text = format!("{evidence}: {}\n", if findings.is_empty() { "nothing found" } else { "" });
@@ -154,7 +154,7 @@ impl LintedEvidence {
     }
 }
 
-/// What the seals say, and what they cannot say.
+/// The line about the seals: what they prove, and what they cannot.
 fn seal_line(chain: &Chain) -> String {
     if !chain.broken.is_empty() {
         return "its seals do not fit: see the findings".to_owned();
@@ -180,52 +180,52 @@ fn seal_line(chain: &Chain) -> String {
     format!("sealed {reach}, last seal {digest}\n  {signed}")
 }
 
-/// What `verify` answers.
+/// The answer of `verify --json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Verified {
-    /// Version of this form.
+    /// Version of this answer's form.
     pub schema_version: u32,
-    /// The file.
+    /// The database file.
     pub file: PathBuf,
-    /// Nothing is wrong.
+    /// Whether every page is good.
     pub clean: bool,
-    /// Its pages.
+    /// Counts of its pages.
     pub pages: Pages,
-    /// The first pages with something wrong.
+    /// The first pages with a fault.
     pub findings: Vec<WrongPage>,
-    /// How many more there are.
+    /// Number of pages with a fault beyond those listed.
     pub further_findings: u64,
-    /// What else there is to say.
+    /// Remarks on the state of the file, and what a check of pages cannot see.
     pub notes: Vec<String>,
 }
 
-/// Pages of a database file.
+/// Counts of a database file's pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Pages {
     /// Pages read.
     pub seen: u64,
-    /// With a wrong checksum or a broken structure, and lost ones.
+    /// Pages with a wrong checksum or a broken structure, and pages of an older version (lost writes).
     pub bad: u64,
-    /// With a single flipped bit.
+    /// Pages with one flipped bit, which the checksum can correct.
     pub correctable: u64,
-    /// Never written.
+    /// Pages that were never written.
     pub uninitialised: u64,
-    /// With the bytes of another page.
+    /// Pages that hold the bytes of another page.
     pub wrong_number: u64,
-    /// Highest version of a good page.
+    /// Highest version (dbtime) of a good page.
     pub highest_dbtime: u64,
 }
 
-/// A page that is not right.
+/// A page with a fault.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct WrongPage {
-    /// Its number.
+    /// Page number.
     pub page: u32,
-    /// What is wrong.
+    /// The fault in words.
     pub text: String,
 }
 
-/// What is wrong with a page, in words; `None` if nothing is.
+/// The fault of a page in words; `None` for a good page.
 pub fn describe_page(finding: Finding) -> Option<String> {
     match finding {
         Finding::Good { .. } | Finding::Uninitialised | Finding::Trailer => None,
@@ -245,7 +245,7 @@ pub fn describe_page(finding: Finding) -> Option<String> {
 }
 
 impl Pages {
-    /// The counts of a check.
+    /// The page counts of a check.
     pub fn of(counts: &Counts) -> Pages {
         Pages {
             seen: counts.seen,
@@ -257,7 +257,7 @@ impl Pages {
         }
     }
 
-    /// The counts as a line for people.
+    /// The page counts as a line for the terminal.
     pub fn text(&self) -> String {
         let Pages { seen, bad, correctable, uninitialised, wrong_number, highest_dbtime } = *self;
         let others = [(bad, "bad"), (correctable, "correctable"), (uninitialised, "uninitialised")];
@@ -270,16 +270,16 @@ impl Pages {
     }
 }
 
-/// What `examples` answers.
+/// The answer of `examples --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Examples {
-    /// Version of this form.
+    /// Version of this answer's form.
     pub schema_version: u32,
-    /// The solution files inside the program.
+    /// Example solution files that ship in the program.
     pub examples: Vec<Example>,
 }
 
-/// A solution file inside the program.
+/// An example solution file that ships in the program.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Example {
     /// The name that `examples NAME` takes.
@@ -288,29 +288,29 @@ pub struct Example {
     pub about: String,
 }
 
-/// What `import` answers.
+/// The answer of `import --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Imported {
-    /// Version of this form.
+    /// Version of this answer's form.
     pub schema_version: u32,
-    /// Tests of the run; none of a configuration alone.
+    /// Number of tests in the imported run; none if only a configuration was imported.
     pub tests: u64,
-    /// The run folder and its files.
+    /// The run folder and its files that were written.
     #[serde(flatten)]
     pub made: Made,
 }
 
-/// What `paper` answers.
+/// The answer of `paper --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Papered {
-    /// Version of this form.
+    /// Version of this answer's form.
     pub schema_version: u32,
-    /// The folder of the paper and its files.
+    /// The folder of the paper and its files that were written.
     #[serde(flatten)]
     pub made: Made,
 }
 
-/// A folder and the files that a command wrote into it.
+/// A folder and the files that a command has written into it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Made {
     /// The folder.
@@ -320,39 +320,39 @@ pub struct Made {
 }
 
 impl Made {
-    /// Those of the files that are in the folder.
+    /// Those of the files that lie in the folder.
     pub fn of(folder: &Path, names: &[impl AsRef<Path>]) -> Made {
         let files = names.iter().map(|name| folder.join(name)).filter(|file| file.exists()).collect();
         Made { folder: folder.to_owned(), files }
     }
 }
 
-/// What `fleet init` answers.
+/// The answer of `fleet init --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FleetMade {
-    /// Version of this form.
+    /// Version of this answer's form.
     pub schema_version: u32,
-    /// The folder.
+    /// The folder that was made.
     pub folder: PathBuf,
-    /// Credentials of the controller.
+    /// File with the controller's credentials.
     pub controller: PathBuf,
-    /// Configuration of nats-server.
+    /// Configuration file for nats-server.
     pub server_config: PathBuf,
-    /// Credentials of the hosts, in the order of the command line.
+    /// Credentials of the agents, one per host, in the order of the command line.
     pub agents: Vec<AgentFile>,
 }
 
-/// The credentials of a host.
+/// The credentials of one host's agent.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct AgentFile {
     /// The host.
     pub host: String,
-    /// Its file.
+    /// File with its credentials.
     pub credentials: PathBuf,
 }
 
 impl FleetMade {
-    /// The files in a folder, those of hosts by their names below it.
+    /// The files that `fleet init` makes in a folder; those of hosts carry their names.
     pub fn of(folder: &Path, hosts: impl Iterator<Item = (String, String)>) -> FleetMade {
         FleetMade {
             schema_version: 1,
@@ -364,21 +364,21 @@ impl FleetMade {
     }
 }
 
-/// What `crash-test listen` answers.
+/// The answer of `crash-test listen --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Heard {
-    /// Version of this form.
+    /// Version of this answer's form.
     pub schema_version: u32,
-    /// The file of the notes.
+    /// File with the notes of durable commits.
     pub notes: PathBuf,
     /// Durable commits that the writer reported.
     pub durable_commits: u64,
 }
 
-/// What `crash-test write` answers when it ends without a crash.
+/// The answer of `crash-test write --json`, when it ends without a crash.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Committed {
-    /// Version of this form.
+    /// Version of this answer's form.
     pub schema_version: u32,
     /// The folder that was written to.
     pub folder: PathBuf,
@@ -386,32 +386,32 @@ pub struct Committed {
     pub durable_commits: u64,
 }
 
-/// What `lint --rules` answers.
+/// The answer of `lint --rules --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LintRules {
-    /// Version of this form.
+    /// Version of this answer's form.
     pub schema_version: u32,
-    /// The rules.
+    /// Every rule of `lint`.
     pub rules: Vec<LintRule>,
 }
 
 /// A rule of `lint`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LintRule {
-    /// Its stable name, as in findings.
+    /// Stable name of the rule, as in findings.
     pub name: &'static str,
-    /// What it demands.
+    /// What evidence must fulfil.
     pub demand: &'static str,
 }
 
 impl LintRules {
-    /// Every rule.
+    /// Every rule of `lint`.
     pub fn all() -> LintRules {
         let rules = lint::RULES.iter().map(|&(name, demand)| LintRule { name, demand });
         LintRules { schema_version: 1, rules: rules.collect() }
     }
 
-    /// The rules for people, a line each.
+    /// The rules as text for the terminal, a line each.
     pub fn text(&self) -> String {
         self.rules.iter().map(|LintRule { name, demand }| format!("{name:<22} {demand}\n")).collect()
     }

@@ -8,23 +8,23 @@ use serde::Serialize;
 
 use crate::Source;
 
-/// What `explain` answers.
+/// The answer of `explain --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Explained {
-    /// Version of this form.
+    /// Version of this answer's form.
     pub schema_version: u32,
-    /// The run.
+    /// Name of the run.
     pub run: String,
-    /// Tests that failed or were not steady, and rules that failed.
+    /// Tests that failed or were not steady, and tests with rules that failed.
     pub tests: Vec<ExplainedTest>,
 }
 
-/// A test, or the run as a whole.
+/// A test with its causes, or the run as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ExplainedTest {
     /// Place in the campaign, from 1; null for the run as a whole.
     pub ordinal: Option<u32>,
-    /// Title.
+    /// Title of the test.
     pub name: String,
     /// Its causes, the likeliest first.
     pub causes: Vec<Cause>,
@@ -35,15 +35,15 @@ pub struct ExplainedTest {
 /// A rule that failed or was not proved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FailedRule {
-    /// Stable name.
+    /// Stable name of the rule.
     pub rule: String,
-    /// How it came out.
+    /// Whether it failed or was not proved.
     pub outcome: Outcome,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 
-/// Explains evidence; `None` if it has no tests of its own, as published figures.
+/// Explains why the tests of a run failed; `None` for evidence without test rows, such as published figures.
 pub fn explain(source: &Source) -> Option<Explained> {
     match source {
         Source::Run { report, .. } | Source::Report(report) => Some(of_report(report)),
@@ -84,7 +84,7 @@ fn rules(verdicts: &[Verdict]) -> Vec<FailedRule> {
 }
 
 impl Explained {
-    /// The answer for people.
+    /// The answer as text for the terminal.
     pub fn text(&self) -> String {
         if self.tests.is_empty() {
             return format!("{}: no rule failed, so there is nothing to explain\n", self.run);

@@ -2,7 +2,7 @@
 
 use evidence::markup::escape;
 
-/// A page with our style.
+/// An HTML page with the style sheet of the reports.
 pub fn page(kicker: &str, title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -17,7 +17,7 @@ pub fn page(kicker: &str, title: &str, body: &str) -> String {
     )
 }
 
-/// Which columns hold figures and nothing else. The first holds names.
+/// Columns that hold nothing but figures; the first column holds names and never counts.
 pub fn figure_columns(columns: usize, rows: &[Vec<String>]) -> Vec<bool> {
     let is_figure = |text: &String| {
         text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit() || "–−+".contains(c))
@@ -25,7 +25,7 @@ pub fn figure_columns(columns: usize, rows: &[Vec<String>]) -> Vec<bool> {
     (0..columns).map(|n| n > 0 && rows.iter().filter_map(|row| row.get(n)).all(is_figure)).collect()
 }
 
-/// A table: the first column holds names; figures stand to the right, words to the left.
+/// An HTML table: names in the first column; figures aligned right, words left.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let figures = figure_columns(head.len(), rows);
     let to_right = |n: usize| if figures.get(n) == Some(&true) { " class=\"r\"" } else { "" };

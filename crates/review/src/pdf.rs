@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Names that the browser goes by, most likely first.
+/// Names of Chromium-based browsers, most likely first.
 const BROWSERS: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge"];
-/// A report of 100 databases takes seconds.
+/// Longest time to wait for the browser; a report of 100 databases takes seconds.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// Why a page was not printed.
+/// Why a page was not printed to PDF.
 #[derive(Debug, thiserror::Error)]
 pub enum PdfError {
     /// None of the browsers is in the search path.
@@ -24,19 +24,19 @@ pub enum PdfError {
     /// The browser cannot be started, did not end, or failed.
     #[error(transparent)]
     Browser(#[from] std::io::Error),
-    /// The browser ended well, and there is no PDF.
+    /// The browser ended without an error and wrote no PDF.
     #[error("the browser wrote no PDF")]
     NoPdf,
 }
 
 impl PdfError {
-    /// What to do about it.
+    /// The remedy, as it is printed.
     pub fn help(&self) -> String {
         format!("install one of {}, or print the page by hand", BROWSERS.join(", "))
     }
 }
 
-/// Prints `page` to the file `pdf`.
+/// Prints `page` to the file `pdf` with an installed Chromium.
 ///
 /// # Errors
 /// There is no such file afterwards.

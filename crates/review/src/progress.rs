@@ -7,55 +7,55 @@ use evidence::report::{counted, duration, number};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Plain lines that come more often, because a person looks at the first ones.
+/// Number of plain progress lines at the beginning that come more often, because a person looks at the first ones.
 const EARLY_LINES: u32 = 5;
-/// Least time between early plain lines, unless a test begins.
+/// Least time between these first lines, unless a test begins.
 const EARLY_INTERVAL: Duration = Duration::from_secs(10);
-/// Least time between all other plain lines.
+/// Least time between all later plain lines.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// Least time between events in JSON, unless a test begins.
+/// Least time between JSON events, unless a test begins.
 const EVENT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A line that a command with `--progress json` writes on stderr.
+/// A line on stderr of a command with `--progress json`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Event {
-    /// Version of this form.
+    /// Version of this line's form.
     pub schema_version: u32,
-    /// Time of day of the host of the command: ISO 8601, UTC.
+    /// Time of day on the host of the command: ISO 8601, UTC.
     pub time: String,
-    /// What the line tells.
+    /// The content of the line.
     #[serde(flatten)]
     pub told: Told,
 }
 
-/// What an event tells.
+/// The content of a progress line, by kind.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Told {
-    /// How far the tests of a host, or of a simulation, are.
+    /// Progress of the tests of one host or of a simulation.
     Test(TestProgress),
-    /// How far the hosts of a fleet are.
+    /// Progress of the hosts of a fleet.
     Hosts(HostsProgress),
-    /// How far the writer of a crash test is.
+    /// Progress of a crash test's writer.
     Commits {
         /// Durable commits so far.
         durable: u64,
     },
-    /// A message that has no form of its own.
+    /// A message without a form of its own.
     Message {
         /// The message.
         text: String,
     },
-    /// Why the command fails.
+    /// The error by which the command fails.
     Error {
         /// The message.
         text: String,
-        /// The remedy, where there is a known one.
+        /// The remedy, where one is known.
         help: Option<String>,
     },
 }
 
-/// How far the tests are.
+/// Progress of the tests of one host or of a simulation.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TestProgress {
     /// Name of the test.
@@ -64,25 +64,25 @@ pub struct TestProgress {
     pub ordinal: u32,
     /// Tests in the campaign.
     pub tests: u32,
-    /// What the test is doing.
+    /// Phase of the test: preparing, warming up, measuring and so on.
     pub phase: String,
     /// Share of the test that is done, 0 to 1.
     pub done: f64,
-    /// Seconds left for the test, where that is known.
+    /// Seconds left for the test, where they are known.
     pub left_s: Option<f64>,
-    /// Batches per second, in the last second.
+    /// Batches per second in the last second.
     pub batches_per_s: f64,
-    /// Achieved transactional I/O per second, in the last second.
+    /// Transactional I/O per second in the last second.
     pub iops: f64,
-    /// Mean transactional read latency of the test so far.
+    /// Mean transactional read latency of the test so far, in ms.
     pub read_latency_ms: f64,
-    /// Mean latency of durable log writes of the test so far.
+    /// Mean latency of durable log writes of the test so far, in ms.
     pub log_write_latency_ms: f64,
-    /// Bytes read and written per second, in the last second.
+    /// Bytes read and written per second in the last second.
     pub bytes_per_s: f64,
 }
 
-/// How far the hosts are.
+/// Progress of the hosts of a fleet.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct HostsProgress {
     /// Share of the campaign that is done, 0 to 1.
@@ -91,11 +91,11 @@ pub struct HostsProgress {
     pub hosts: u64,
     /// Hosts that carry out a test.
     pub working: u64,
-    /// Those of them that wait for the other hosts.
+    /// Hosts among them that wait for the other hosts.
     pub waiting: u64,
-    /// Achieved transactional I/O per second of all hosts.
+    /// Transactional I/O per second of all hosts.
     pub iops: f64,
-    /// Hosts that the controller does not hear of.
+    /// Hosts that do not answer the controller.
     pub missing: Vec<String>,
 }
 
@@ -120,7 +120,7 @@ impl From<&Progress> for TestProgress {
 }
 
 impl Event {
-    /// An event at this time.
+    /// An event with this time.
     pub fn at(unix_ms: u64, told: Told) -> Event {
         Event { schema_version: 1, time: evidence::report::iso_8601(unix_ms), told }
     }
@@ -132,7 +132,7 @@ impl Event {
 }
 
 impl Told {
-    /// The progress as a line for people.
+    /// The progress as a line for the terminal.
     pub fn line(&self) -> String {
         match self {
             Told::Test(progress) => test_line(progress),
@@ -175,7 +175,7 @@ fn hosts_line(progress: &HostsProgress) -> String {
     format!("{percent:>3.0} %  {working} of {hosts} at work, {waiting} waiting, {iops} IOPS{absent}")
 }
 
-/// When the next line is due.
+/// Decides when the next progress line is due.
 #[derive(Debug, Default)]
 pub struct Pacer {
     shown: u32,
@@ -183,13 +183,13 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Whether a plain line is due at `now`, and counts it then. `begins`: a test begins.
+    /// Whether a plain line is due at `now`; if so, counts it as shown. `begins`: a test begins.
     pub fn is_line_due(&mut self, now: Duration, begins: bool) -> bool {
         let early = self.shown < EARLY_LINES;
         self.is_due(now, early && begins, if early { EARLY_INTERVAL } else { INTERVAL })
     }
 
-    /// Whether an event in JSON is due at `now`, and counts it then. `begins`: a test begins.
+    /// Whether a JSON event is due at `now`; if so, counts it as shown. `begins`: a test begins.
     pub fn is_event_due(&mut self, now: Duration, begins: bool) -> bool {
         self.is_due(now, begins, EVENT_INTERVAL)
     }
@@ -204,10 +204,10 @@ impl Pacer {
     }
 }
 
-/// Watches a simulation and shows the time left by the clock on the wall: virtual time runs faster.
+/// A watcher of a simulation that shows the time left by the clock on the wall, because virtual time runs faster.
 pub struct WallTime<W> {
     watcher: W,
-    /// The phase under way: since when, and the share of it that was done then.
+    /// The phase that goes on: when it began, and the share of it that was done then.
     phase: Option<(String, Instant, f64)>,
 }
 
@@ -228,12 +228,12 @@ impl<W: Watcher> Watcher for WallTime<W> {
 }
 
 impl<W> WallTime<W> {
-    /// What `watcher` shows gets that time.
+    /// A watcher that corrects the time left for `watcher`.
     pub fn new(watcher: W) -> WallTime<W> {
         WallTime { watcher, phase: None }
     }
 
-    /// The time that the rest of a phase takes, if it goes on as since its beginning.
+    /// Wall-clock seconds that the rest of a phase takes at its speed so far.
     fn wall_time(&mut self, phase: &str, done: f64) -> Option<Duration> {
         match &self.phase {
             Some((known, since, begun)) if known == phase && done >= *begun => {

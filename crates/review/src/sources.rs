@@ -8,26 +8,26 @@ use evidence::{Chain, Report, ReportError, RunData, StoreError, misfit};
 use crate::lint::Beside;
 use crate::printed_figures::Evidence;
 
-/// Name of the file in the folder of an imported run that keeps the foreign facts as printed.
+/// Name of the file in the folder of an imported run with the printed figures.
 pub const PRINTED: &str = "evidence.toml";
 
-/// Evidence, opened.
+/// A piece of evidence that was opened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// A run of ours, or one that was imported.
+    /// The run folder of a measured, simulated or imported run.
     Run {
-        /// Every row.
+        /// All rows of its `run.db`.
         data: Box<RunData>,
-        /// The report that they give.
+        /// The report that the rows give.
         report: Box<Report>,
-        /// What lies beside the rows.
+        /// The files beside its `run.db`.
         beside: Box<Beside>,
-        /// Facts as printed, if the run was imported.
+        /// The printed figures, if the run was imported.
         printed: Option<Box<Evidence>>,
     },
-    /// A report without its rows.
+    /// A `report.json` without its `run.db`.
     Report(Box<Report>),
-    /// Facts as printed.
+    /// Printed figures (.toml).
     Printed(Box<Evidence>),
 }
 
@@ -39,21 +39,21 @@ pub enum SourceError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The rows of the run could not be read.
+    /// The `run.db` could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// No report can be made of the rows.
     #[error("{}: {source}", path.display())]
     Report {
-        /// The run.
+        /// The run folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: ReportError,
     },
-    /// The file is not what its name says.
+    /// The content of the file is not what its name says.
     #[error("{}: {what}", path.display())]
     Damaged {
         /// The file.
@@ -61,12 +61,12 @@ pub enum SourceError {
         /// What is wrong.
         what: String,
     },
-    /// Nothing that this program knows.
+    /// The file is no kind of evidence that this program knows.
     #[error("{} is neither a run folder, run.db, report.json nor published figures (.toml)", .0.display())]
     Unknown(PathBuf),
 }
 
-/// Opens evidence by what lies at `path`.
+/// Opens evidence: a run folder, `run.db`, `report.json` or printed figures.
 pub fn open(path: &Path) -> Result<Source, SourceError> {
     if path.is_dir() {
         return if path.join("run.db").is_file() {
@@ -112,7 +112,7 @@ fn run(path: &Path) -> Result<Source, SourceError> {
     })
 }
 
-/// Files of a run's folder that are neither sealed nor compared with run.db: journals of a drill, logs of a fleet.
+/// Files of a run folder that are neither sealed nor compared with run.db: journals of a drill, logs of a fleet.
 fn unsealed(folder: &Path) -> Vec<String> {
     const COVERED: [&str; 5] = ["report.json", "report.html", "junit.xml", ATTESTATION, PRINTED];
     let mut found = Vec::new();
@@ -154,7 +154,7 @@ fn damaged(path: &Path, what: impl ToString) -> SourceError {
 }
 
 impl Source {
-    /// What the seals of its `run.db` say; `None` if it has no `run.db`.
+    /// The result of checking the seals; `None` without a `run.db`.
     pub fn seals(&self) -> Option<&Chain> {
         match self {
             Source::Run { data, .. } => Some(&data.seals),
@@ -170,7 +170,7 @@ impl Source {
         }
     }
 
-    /// What every reader says first if the rows of the run do not fit their seals.
+    /// The sentence that every reader shows first if the rows contradict their seals.
     pub fn misfit(&self) -> Option<String> {
         match self {
             Source::Run { report, .. } | Source::Report(report) => misfit(&report.run.seals_broken),
@@ -178,7 +178,7 @@ impl Source {
         }
     }
 
-    /// Whether the evidence contradicts itself or its solution.
+    /// Checks the evidence against itself and its solution.
     pub fn lint(&self) -> Vec<crate::lint::Finding> {
         match self {
             Source::Run { data, report, beside, printed } => {

@@ -10,15 +10,15 @@ const DIM: &str = "\x1b[2m";
 const BOLD: &str = "\x1b[1m";
 const RED: &str = "\x1b[31m";
 const RESET: &str = "\x1b[0m";
-/// Rows of a chart.
+/// Height of a chart, in rows of the terminal.
 const CHART_ROWS: usize = 6;
-/// Lines of the log that are kept free.
+/// Rows that stay free for the event log.
 const LOG_ROWS: usize = 4;
 
-/// Text in one style.
+/// A text in one colour or weight.
 struct Span(&'static str, String);
 
-/// A line of the frame.
+/// A line of the screen.
 type Line = Vec<Span>;
 
 fn plain(text: impl Into<String>) -> Line {
@@ -29,7 +29,7 @@ fn dim(text: impl Into<String>) -> Line {
     vec![Span(DIM, text.into())]
 }
 
-/// The frame for a terminal of these columns and rows.
+/// The whole screen for a terminal of these columns and rows.
 pub fn draw(
     view: &LiveView,
     progress: &Progress,
@@ -116,7 +116,7 @@ fn limit_of_log(view: &LiveView) -> Option<f64> {
     limit(view, "log_write_latency_avg")
 }
 
-/// Read latency with its limit, and beside it the rate, if both fit.
+/// Charts of read latency with its limit and, if both fit, of transactional I/O beside it.
 fn charts(view: &LiveView, width: usize) -> Vec<Line> {
     let columns = if width >= 90 { (width - 4) / 2 } else { width };
     let series = |value: fn(&evidence::live::LiveSecond) -> Option<f64>| -> Vec<Option<f64>> {
@@ -146,7 +146,8 @@ fn charts(view: &LiveView, width: usize) -> Vec<Line> {
         .collect()
 }
 
-/// Bars of the newest values, a column each, with a named line: a `limit`, which must not be exceeded, or a `target`.
+/// A bar chart of the newest values, a column each, with a named line: a `limit`, which must not be exceeded, or a
+/// `target`.
 fn chart(title: &str, values: &[Option<f64>], line: Option<(&str, f64)>, width: usize) -> Vec<Line> {
     const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let label = 9;
@@ -204,7 +205,7 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// A table of at most `rows` lines with its head; those with the slowest reads if not all fit.
+/// A table of at most `rows` lines with its head; if not all fit, those with the slowest reads.
 fn table(
     what: &str,
     rates: &[LiveRates],
@@ -249,7 +250,7 @@ fn table(
     lines
 }
 
-/// A line cut to `width`, with its styles; control characters cannot move the cursor.
+/// A line cut to `width`, with its colours; control characters in it cannot move the cursor.
 fn painted(line: &Line, width: usize) -> String {
     let mut left = width;
     let mut text = String::new();
@@ -278,12 +279,12 @@ mod tests {
         [DIM, BOLD, RED, RESET].iter().fold(line.to_owned(), |text, code| text.replace(code, ""))
     }
 
-    /// A run that measures: `databases` of them, one slow, reads of `read_ms` on the host.
+    /// The screen of a test run that measures: `databases` of them, one slow, reads of `read_ms` on the host.
     fn frame(databases: u32, read_ms: u64, note: &str, size: (usize, usize)) -> Vec<String> {
         frame_of(1, databases, None, read_ms, note, size)
     }
 
-    /// The same on several hosts, each with its share of the databases, towards a target.
+    /// The screen of a test run on several hosts, each with its share of the databases, and a target.
     fn frame_of(
         hosts: u32,
         databases: u32,
@@ -328,7 +329,7 @@ mod tests {
         draw(&live.view().expect("there is a run"), &progress, "the footer", size)
     }
 
-    /// A run whose test of performance has begun.
+    /// A test run whose performance test has begun.
     fn begun(target_iops: Option<f64>) -> LiveRun {
         let mut live = LiveRun::default();
         let limit =

@@ -7,15 +7,15 @@ use evidence::report::{Overall, counted, duration, number};
 use results::figures::unit_of;
 use results::{Comparison, Grade, Origin, Outcome, Verdict};
 
-/// Missing conditions that the console names; the report has all of them.
+/// Most missing conditions that the console names; the report has all of them.
 const MISSING_SHOWN: usize = 6;
 const COLUMNS: usize = 100;
-/// Columns of a row for its host and database.
+/// Columns of the terminal for the host and database of a row.
 const PLACE_COLUMNS: usize = 16;
 
-/// What the run proves, then under each test one row per rule (the worst of all databases), then the grade
-/// again with what is missing: of a long table only the end is on the screen. With several hosts each row says
-/// of which host and database it is. `unfinished` says why the programme was not carried out.
+/// The table of verdicts as `run` prints it: grade, under each test a row per rule (the worst of all databases), then
+/// the grade again with what is missing, because of a long table only the end is on the screen. With several hosts
+/// each row names host and database. `unfinished` says why the campaign did not come to its end.
 pub fn table(
     verdicts: &[Verdict],
     titles: &[String],
@@ -86,7 +86,7 @@ pub fn table(
     text
 }
 
-/// Where a verdict is from, as far as the line has room for it.
+/// Host and database of a verdict, cut to the room in the line.
 fn place(verdict: &Verdict) -> String {
     let Origin { host, instance, database } = &verdict.origin;
     let part = database.as_ref().or(instance.as_ref());
@@ -97,7 +97,7 @@ fn place(verdict: &Verdict) -> String {
     place.chars().take(PLACE_COLUMNS - 1).chain(['…']).collect()
 }
 
-/// Writes words in lines of at most [`COLUMNS`], the first behind `head`, the others as far in.
+/// Writes words in lines of at most [`COLUMNS`], the first behind `head`, the others indented as far.
 pub(crate) fn wrapped(text: &mut String, head: &str, words: &str) {
     let mut line = head.to_owned();
     for word in words.split(' ') {
@@ -118,7 +118,7 @@ fn heading(test: Option<u32>, titles: &[String]) -> String {
     title.map_or_else(|| format!("Test {number}"), |title| format!("{number}. {title}"))
 }
 
-/// Per test and rule the failed verdict, else the one closest to its limit; in order of appearance.
+/// The worst verdict of each test and rule: a failed one, else the one closest to its limit; in order of appearance.
 fn worst_by_rule(verdicts: &[Verdict]) -> Vec<&Verdict> {
     let mut worst: Vec<&Verdict> = Vec::new();
     for verdict in verdicts {

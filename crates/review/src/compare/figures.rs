@@ -16,7 +16,7 @@ const CHECKSUM: Measure = Measure::Io(IoClass::VerifyRead);
 const LOG_READ: Measure = Measure::Io(IoClass::LogRead);
 const MIB: f64 = (1 << 20) as f64;
 
-/// What a test did over time, all hosts together. Empty where only a report is there.
+/// Rates and latencies of a test over time, all hosts together. Empty for a report without its run.db.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Series {
     pub iops: Vec<SampleFigures>,
@@ -32,7 +32,7 @@ pub struct Series {
     pub duration_s: f64,
 }
 
-/// Bytes that were read in a sample, and the seconds that all readers together spent in it.
+/// Bytes read in a sample, and the seconds that all readers together spent reading in it.
 type Reading = (f64, f64);
 
 impl Series {
@@ -58,7 +58,7 @@ impl Series {
         }
     }
 
-    /// Of a test that reads files from end to end.
+    /// The series of a test that reads files from end to end: backup, restore, checksum.
     fn of_reading(test: &TestReport, measured: &Measured<'_>) -> Series {
         let elapsed_s = match test.kind.as_str() {
             "backup" | "backup_to_disk" => test.backups.iter().map(|row| row.elapsed_s).collect(),
@@ -77,8 +77,8 @@ impl Series {
     }
 }
 
-/// What was read in each sample. Readers begin together; the samples in which the first read and the last one
-/// end are left out, since the part of them that was spent reading is not known.
+/// Bytes and reading time of each sample. Readers begin together; the samples in which the first read and the last one
+/// end are left out, because the part of them that was spent reading is not known.
 fn reading(samples: &[SampleFigures], elapsed_s: &[f64]) -> Vec<Reading> {
     let reads = |sample: &SampleFigures| sample.totals.bytes > 0;
     let ends = (samples.iter().position(reads), samples.iter().rposition(reads));
@@ -103,7 +103,7 @@ struct Figure {
     interval: Interval,
 }
 
-/// Figures of loads, then of other tests.
+/// The figures that runs are compared by: those of load tests, then of other tests.
 const FIGURES: [Figure; 15] = [
     Figure {
         name: "Transactional I/O",
@@ -223,19 +223,19 @@ const FIGURES: [Figure; 15] = [
 const READ_P99: &str = "Read latency, p99";
 const LOG_WRITE_P99: &str = "Log write latency, p99";
 
-/// A measure of a test with a load.
+/// The row of a measure, if the test has a load.
 fn of_load(test: &TestReport, measure: Measure) -> Option<&MeasureRow> {
     let row = test.measures.iter().find(|row| row.measure == measure.name());
     row.filter(|_| test.throughput.is_some())
 }
 
-/// Bytes by time, over all who read.
+/// MiB per second and reader: bytes by seconds, over all readers together.
 fn mib_per_s(rows: impl Iterator<Item = (u64, f64)>) -> Option<f64> {
     let (bytes, elapsed_s) = rows.fold((0.0, 0.0), |(bytes, s), row| (bytes + row.0 as f64, s + row.1));
     (bytes > 0.0 && elapsed_s > 0.0).then(|| bytes / MIB / elapsed_s)
 }
 
-/// Of a test that does nothing but verify: a backup verifies what it reads anyhow.
+/// Read rate of a checksum test. A backup verifies what it reads anyhow, and has a figure of its own.
 fn checksum(test: &TestReport, of_databases: bool) -> Option<f64> {
     let rows = test.checksums.iter().filter(|row| row.origin.database.is_some() == of_databases);
     mib_per_s(rows.filter(|_| test.backups.is_empty()).map(|row| (row.read.bytes, row.elapsed_s)))
@@ -258,8 +258,8 @@ fn mean_latency(samples: &[SampleFigures], confidence: &Confidence) -> Option<Sp
     spread(samples, confidence, |totals, _| (totals.latency_ns_sum as f64, totals.count as f64))
 }
 
-/// Every figure that at least one run has. `is_printed` says of each run whether it has no series that could
-/// tell its noise, `judged` how many figures of it are judged in all tests.
+/// Every figure that at least one run has. `is_printed` says of each run whether it has no series from which noise can
+/// be estimated, `judged` how many of its figures are judged in all tests.
 pub fn figures(
     tests: &[Option<&TestReport>],
     series: &[Series],

@@ -7,7 +7,7 @@ use results::batch_means::shown;
 use super::statistics::{alarm, group_interval_pct};
 use super::{Cell, Comparison, Row, RunHead, TestComparison};
 
-/// Why runs cannot be put into groups.
+/// The number of runs cannot be split into groups of the size that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{runs} runs are no two groups or more of {size}")]
 pub struct GroupError {
@@ -16,7 +16,7 @@ pub struct GroupError {
 }
 
 impl Comparison {
-    /// Puts every `size` runs into one, in the order given; the first group is the baseline.
+    /// Puts every `size` runs into one group, in the order given; the first group is the baseline.
     ///
     /// # Errors
     /// There are not two whole groups of two runs or more.
@@ -37,7 +37,8 @@ impl Comparison {
         Ok(groups)
     }
 
-    /// Widens the intervals of alarms to the number of figures that are judged.
+    /// Widens the intervals by which a regression is judged to the number of figures that are judged, so that many
+    /// figures give no more false alarms than one.
     fn judge(&mut self) {
         for n in 1..self.runs.len() {
             let has_interval = |row: &&Row| row.better.is_some() && row.cells[n].interval_pct.is_some();
@@ -52,7 +53,7 @@ impl Comparison {
     }
 }
 
-/// The runs of a group as one.
+/// One head for the runs of a group, with all their cautions.
 fn head(runs: &[RunHead]) -> RunHead {
     let all = |list: fn(&RunHead) -> &Vec<String>| {
         let mut all: Vec<String> = Vec::new();
@@ -97,7 +98,7 @@ fn row_of(row: Row, size: usize) -> Row {
     Row { cells, runs: groups, ..row }
 }
 
-/// The geometric mean, as differences are ratios; that of a group with a figure of zero is plain.
+/// The geometric mean, because differences are ratios; the arithmetic one for a group with a figure of zero.
 fn mean(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     match values.iter().all(|value| *value > 0.0) {
@@ -107,7 +108,7 @@ fn mean(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// How far the lowest and the highest run of a group are apart, in percent of their mean.
+/// Distance of the lowest and the highest run of a group, in percent of their mean.
 fn spread_pct(values: &[f64]) -> Option<f64> {
     let mean = mean(values).filter(|mean| *mean != 0.0)?;
     let (low, high) = (values.iter().copied().reduce(f64::min)?, values.iter().copied().reduce(f64::max)?);

@@ -27,43 +27,43 @@ use crate::sources::Source;
 use figures::{Series, figures};
 pub use group::GroupError;
 
-/// Kinds of evidence without a series and without percentiles.
+/// Kinds of evidence without series and percentiles: imported and published figures.
 const PRINTED: [&str; 2] = ["imported", "published"];
 
-/// A run to be compared.
+/// A run that is compared.
 #[derive(Debug, Clone)]
 pub struct Subject {
-    /// Name in tables: the file or folder.
+    /// Name in the tables: the file or folder.
     pub name: String,
-    /// Its report.
+    /// Report of the run.
     pub report: Report,
-    /// Its rows; none if only `report.json` is there.
+    /// Rows of its run.db; none if only `report.json` is there.
     data: Option<RunData>,
-    /// `measured`, `simulated`, `imported`, `published`.
+    /// Kind of evidence: `measured`, `simulated`, `imported` or `published`.
     kind: &'static str,
 }
 
-/// Why something cannot be compared at all.
+/// Why a piece of evidence cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// The figures make no report.
+    /// No report can be made of its figures.
     #[error("{name}: {what}")]
     NoReport {
-        /// The evidence.
+        /// File or folder of the evidence.
         name: String,
-        /// Why.
+        /// The reason.
         what: String,
     },
 }
 
 impl Subject {
-    /// Whether it is figures without a series that could tell their noise: those of others, and a report
+    /// Whether the run has no series from which noise can be estimated: imported or published figures, or a report
     /// without its run.db.
     fn is_printed(&self) -> bool {
         self.data.is_none() || PRINTED.contains(&self.kind)
     }
 
-    /// Takes opened evidence.
+    /// Prepares opened evidence for a comparison.
     pub fn new(name: &str, source: Source) -> Result<Subject, CompareError> {
         let name = name.to_owned();
         match source {
@@ -93,100 +93,100 @@ fn published(name: String, evidence: &Evidence) -> Result<Subject, CompareError>
     Ok(Subject { name, report, data: Some(data), kind: "published" })
 }
 
-/// Everything that a comparison says.
+/// The answer of `compare --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
     /// Always `proofload-comparison`.
     pub format: &'static str,
-    /// Version of this form.
+    /// Version of this answer's form.
     pub version: u32,
     /// The runs; the first is the baseline.
     pub runs: Vec<RunHead>,
-    /// Pairs of tests.
+    /// Tests that at least one run has, with their figures side by side.
     pub tests: Vec<TestComparison>,
 }
 
-/// A run and how it relates to the baseline.
+/// A compared run, and whether it can be compared with the baseline.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RunHead {
-    /// Name.
+    /// Name in the tables.
     pub name: String,
-    /// `measured`, `simulated`, `imported`, `published`.
+    /// Kind of evidence: `measured`, `simulated`, `imported` or `published`.
     pub kind: &'static str,
-    /// Its solution.
+    /// Name of its solution.
     pub solution: String,
-    /// What does not fit its seals, if something does not: then no figure of it proves anything.
+    /// What contradicts its seals, if something does: then none of its figures proves anything.
     pub changed: Option<String>,
-    /// Why it cannot be compared with the baseline; empty when it can.
+    /// Reasons why it cannot be compared with the baseline; empty when it can.
     pub incomparable: Vec<String>,
-    /// What to keep in mind.
+    /// Differences between the setups that may explain differences of figures.
     pub cautions: Vec<String>,
 }
 
-/// One test in all runs.
+/// A test with its figures in all runs.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TestComparison {
     /// Title in the first run that has it.
     pub name: String,
-    /// Kind.
+    /// Kind of the test.
     pub kind: String,
     /// Figures side by side.
     pub rows: Vec<Row>,
-    /// Series for the charts, by run.
+    /// Series for the charts, one per run.
     #[serde(skip)]
     series: Vec<Series>,
 }
 
-/// A figure in all runs.
+/// A figure in all runs, side by side.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Row {
-    /// What it is.
+    /// Name of the figure.
     pub name: &'static str,
     /// Unit.
     pub unit: &'static str,
-    /// Which direction is better; none when neither is.
+    /// Whether a higher or a lower value is better; none when neither is.
     pub better: Option<Better>,
-    /// Whether it is a percentile of single operations.
+    /// Whether it is a latency percentile of single operations.
     #[serde(skip)]
     pub is_percentile: bool,
-    /// One value per run, or per group of runs.
+    /// A value per run, or per group of runs.
     pub cells: Vec<Cell>,
-    /// The values of the runs of each group.
+    /// Values of the single runs of each group.
     #[serde(skip)]
     runs: Vec<Vec<f64>>,
 }
 
-/// Which direction is better.
+/// Which direction of a figure is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// More.
+    /// A higher value is better.
     Higher,
-    /// Less.
+    /// A lower value is better.
     Lower,
 }
 
-/// A figure of one run.
+/// A figure in one run or group, compared with the baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Cell {
-    /// Its value; none if the run does not have it.
+    /// The value; none if the run does not have the figure.
     pub value: Option<f64>,
-    /// How far the lowest and the highest run of a group are apart, in percent of their mean; none of a single run.
+    /// Distance of the lowest and the highest run of a group, in percent of their mean; none for a single run.
     pub spread_pct: Option<f64>,
-    /// Difference from the baseline in percent of it.
+    /// Difference from the baseline, in percent of the baseline.
     pub difference_pct: Option<f64>,
-    /// 95 % interval of that difference; none without a series that is long enough. Of groups it follows from how
-    /// far their runs differ.
+    /// 95 % confidence interval of the difference in percent; none if the series are too short. Of groups it follows
+    /// from how far their runs differ.
     pub interval_pct: Option<(f64, f64)>,
-    /// A figure is worse only if zero lies outside of this interval. It is as wide as the number of judged
-    /// figures asks for; of five, it holds the truth in 98 % of cases.
+    /// Interval by which a regression is judged: a figure is worse only if zero lies outside. It is wider the more
+    /// figures are judged; with five it holds the true difference in 98 % of cases.
     pub alarm_interval_pct: Option<(f64, f64)>,
-    /// Whether a regression would be noticed: the figure has a better direction, and either the interval is
-    /// known or the evidence is printed figures, of which only the value is.
+    /// Whether a regression would be noticed: the figure has a better direction, and its interval is known or the
+    /// evidence is printed figures, of which only the value is known.
     pub judged: bool,
 }
 
-/// Compares runs with the first of them.
+/// Compares runs with the first of them, the baseline.
 pub fn compare(subjects: &[Subject]) -> Comparison {
     let runs = subjects
         .iter()
@@ -204,13 +204,13 @@ pub fn compare(subjects: &[Subject]) -> Comparison {
 }
 
 impl Comparison {
-    /// Figures that are worse than the baseline by more than `percent`: run, test and row.
+    /// Figures that are worse than the baseline by more than `percent`: run, test and row of each.
     pub fn regressions(&self, percent: f64) -> Vec<(&RunHead, &TestComparison, &Row)> {
         self.cells(|row, cell| is_regression(row, cell, percent))
     }
 
-    /// What runs lack of the figures that the baseline has and that a regression could be in: a test's name where it is
-    /// all of them, else each figure's.
+    /// Figures of the baseline that a run lacks and that a regression could be in: the test's name where all its
+    /// figures are missing, else each figure's.
     pub fn missing(&self) -> Vec<(&RunHead, Vec<String>)> {
         let all = self.runs.iter().enumerate().skip(1).map(|(n, run)| {
             let lacks = self.tests.iter().flat_map(|test| lacking(test, n, run)).collect::<Vec<_>>();
@@ -219,8 +219,8 @@ impl Comparison {
         all.filter(|(_, lacks)| !lacks.is_empty()).collect()
     }
 
-    /// Figures with a better direction that are not judged, because a test was too short for an interval: run,
-    /// test and row.
+    /// Figures with a better direction that could not be judged, because a test was too short for an interval: run,
+    /// test and row of each.
     pub fn unjudged(&self) -> Vec<(&RunHead, &TestComparison, &Row)> {
         self.cells(|row, cell| row.better.is_some() && cell.difference_pct.is_some() && !cell.judged)
     }
@@ -230,7 +230,7 @@ impl Comparison {
         self.cells(|_, cell| cell.judged).iter().any(|(judged, ..)| judged.name == run.name)
     }
 
-    /// Cells of runs that can be compared with the baseline.
+    /// Values of the runs that can be compared with the baseline.
     fn cells(&self, wanted: impl Fn(&Row, &Cell) -> bool) -> Vec<(&RunHead, &TestComparison, &Row)> {
         let mut found = Vec::new();
         for test in &self.tests {
@@ -274,7 +274,8 @@ fn is_regression(row: &Row, cell: &Cell, percent: f64) -> bool {
     cell.judged && worse(change) > percent && is_sure
 }
 
-/// Tests by kind and place among their kind, in the order of the first run that has them.
+/// Pairs the tests of the runs by kind and place among tests of that kind, in the order of the first run that has
+/// them.
 fn tests(subjects: &[Subject]) -> Vec<TestComparison> {
     let mut keys: Vec<(String, usize, String)> = Vec::new();
     for subject in subjects {
@@ -316,7 +317,7 @@ fn tests(subjects: &[Subject]) -> Vec<TestComparison> {
         .collect()
 }
 
-/// A test in all runs that have it.
+/// One test in all runs that have it.
 struct Paired<'a> {
     name: String,
     kind: String,
@@ -331,7 +332,7 @@ fn numbered(report: &Report) -> impl Iterator<Item = (&str, usize, &TestReport)>
     })
 }
 
-/// What makes every difference of figures meaningless.
+/// Reasons why differences of two runs' figures mean nothing: another world, load or database size.
 fn incomparable(base: &Subject, other: &Subject) -> Vec<String> {
     let mut reasons = Vec::new();
     let pages = |subject: &Subject| {
@@ -379,28 +380,29 @@ fn size(bytes: u64) -> String {
     evidence::report::bytes(bytes as f64)
 }
 
-/// Databases of equal runs differ by what the tests before have added; more than this share is another size.
+/// Difference of two sizes of databases, as a share, from which on they count as different; equal runs differ by what
+/// the tests before have added.
 const SIZES_DIFFER: f64 = 0.05;
-/// What is said, and does no harm yet.
+/// Difference of sizes from which on the comparison mentions it as a caution.
 const SIZES_DOUBTFUL: f64 = 0.01;
 
 fn differ(a: u64, b: u64, share: f64) -> bool {
     a.abs_diff(b) as f64 > share * a.max(b) as f64
 }
 
-/// Largest page caches of all instances; 0 if they are not known.
+/// Largest sum of all instances' page caches in bytes; 0 if it is not known.
 fn cache_bytes(subject: &Subject) -> u64 {
     subject.report.instances.iter().map(|instance| instance.cache_max_bytes).sum()
 }
 
-/// Size of all databases when a test with a load began; `None` without the rows of its run.
+/// Bytes of all databases when the first load test began; `None` without the rows of its run.
 fn database_bytes(subject: &Subject, test: &TestReport) -> Option<u64> {
     let data = subject.data.as_ref().filter(|_| test.throughput.is_some())?;
     let sizes = data.sizes.iter().filter(|size| size.test == test.ordinal).map(|size| size.bytes_before);
     Some(sizes.sum()).filter(|bytes| *bytes > 0)
 }
 
-/// What defines the load of a test; unknown parts compare with everything.
+/// The settings that define the load of a test; one that is not known matches any.
 fn load(subject: &Subject, test: &TestReport) -> [(&'static str, Option<String>); 7] {
     let row = subject
         .data
@@ -430,16 +432,16 @@ fn load(subject: &Subject, test: &TestReport) -> [(&'static str, Option<String>)
     ]
 }
 
-/// Name of the parameter that says how databases are maintained.
+/// Name of the parameter of a test that says how background maintenance runs.
 const MAINTENANCE: &str = "Background maintenance";
 
-/// How much other work there was on a host before the tests, where it was enough for a warning.
+/// Load of other programs on a host before the tests, where it was high enough for a warning.
 fn load_before(report: &Report) -> Option<&str> {
     let row = report.environment.iter().find(|row| row.name == evidence::environment::LOAD_BEFORE)?;
     (row.severity != Severity::Info).then_some(row.value.as_str())
 }
 
-/// What to keep in mind, though figures can be compared.
+/// Differences between the setups that may explain differences of figures, though these can be compared.
 fn cautions(base: &Subject, other: &Subject) -> Vec<String> {
     let mut cautions = Vec::new();
     if base.kind != other.kind {
@@ -483,7 +485,8 @@ fn cautions(base: &Subject, other: &Subject) -> Vec<String> {
     cautions
 }
 
-/// Settings of a load that change figures and make no other load, where the reports word them alike.
+/// Settings that differ and change figures without making another load; only those that both reports express in the
+/// same words.
 fn settings_apart(base: &TestReport, other: &TestReport) -> Vec<String> {
     let names = [MAINTENANCE, "Writing back starts and stops", "Checkpoint depth"];
     let value = |test: &TestReport, name: &str| {

@@ -18,13 +18,13 @@ use std::collections::BTreeMap;
 use evidence::report::Distribution;
 use results::batch_means::{Around, Confidence, Spread, confidence, ratio, stretches};
 
-/// What an alarm needs for this many figures. Of equal runs each of them is worse by so much in one
-/// comparison of `20 x figures`, so at most one comparison in twenty raises a false alarm (Bonferroni).
+/// Confidence by which regressions are judged among this many figures: in at most one of twenty comparisons of equal
+/// runs any figure raises a false alarm (Bonferroni).
 pub fn alarm(figures: usize) -> Confidence {
     confidence(1.0 - 2.0 * 0.05 / figures.max(1) as f64)
 }
 
-/// Of the percentile that one in `one_in` operations exceeds.
+/// Value and uncertainty of the latency percentile that one in `one_in` operations exceeds.
 pub fn percentile_spread(
     distributions: &[Distribution],
     seconds: f64,
@@ -51,9 +51,9 @@ pub fn percentile_spread(
     (low > 0.0).then(|| Spread { below: (highest / low).ln(), above: (high / highest).ln() })
 }
 
-/// All operations of a window by latency.
+/// The latency distribution of a whole window, from which percentiles are taken.
 struct Whole {
-    /// Lowest and highest latency of each bucket, and its count; slowest first.
+    /// Lowest and highest latency in ms of each bucket, and its number of operations; slowest first.
     buckets: Vec<(f64, f64, f64)>,
     operations: f64,
 }
@@ -70,7 +70,7 @@ impl Whole {
         Whole { buckets, operations }
     }
 
-    /// Lowest and highest latency of the bucket that this share of the operations reaches or exceeds.
+    /// Lowest and highest latency in ms of the bucket in which the slowest `share` of the operations ends.
     fn bucket(&self, share: f64) -> Option<(f64, f64)> {
         let mut left = (share * self.operations).max(0.0);
         let found = self.buckets.iter().find(|(_, _, count)| {
@@ -81,7 +81,7 @@ impl Whole {
     }
 }
 
-/// The interval in percent of a change from `base` to `other`.
+/// Confidence interval in percent of the change from `base` to `other`.
 pub fn interval_pct(base: (f64, Spread), other: (f64, Spread)) -> Option<(f64, f64)> {
     if base.0 <= 0.0 || other.0 <= 0.0 {
         return None;
@@ -93,9 +93,9 @@ pub fn interval_pct(base: (f64, Spread), other: (f64, Spread)) -> Option<(f64, f
     Some((percent(change - down), percent(change + up)))
 }
 
-/// The interval in percent of a change from one group of equal runs to another, from how far the runs of a group
-/// are apart: Student's t of the logarithms, with the variance of both groups together. `None` for groups of one, and
-/// for figures that are not positive.
+/// Confidence interval in percent of the change from one group of equal runs to another, from how far the runs of a
+/// group are apart: Student's t of the logarithms, with the pooled variance of both groups. `None` for groups of one,
+/// and for figures that are not positive.
 pub fn group_interval_pct(base: &[f64], other: &[f64], confidence: &Confidence) -> Option<(f64, f64)> {
     if base.len() < 2 || other.len() < 2 || base.iter().chain(other).any(|value| *value <= 0.0) {
         return None;
@@ -120,7 +120,8 @@ mod tests {
 
     use super::*;
 
-    /// Noise around a level, each sample half its neighbour's: what a load on a disk looks like.
+    /// A test series: noise around a level in which each sample takes half of its neighbour's noise, as a load on a
+    /// disk does.
     fn series(level: f64, seed: u64, samples: usize) -> Vec<(f64, f64)> {
         let mut state = seed;
         let mut noise = 0.0;
@@ -156,7 +157,7 @@ mod tests {
         assert!((5..=50).contains(&wrong), "{wrong} of 1000");
     }
 
-    /// Many slow operations in a second that does little, few in one that does much: operations weigh alike.
+    /// Many slow operations in a second with few of them must not weigh more than fast ones: operations weigh alike.
     #[test]
     fn interval_lies_around_the_difference_that_the_figures_have() {
         let burst = |slow: f64| -> Vec<(f64, f64)> {
@@ -168,7 +169,8 @@ mod tests {
         assert!(low <= change && change <= high && high - low < 10.0, "{change} [{low}, {high}]");
     }
 
-    /// Tracks become shorter: the rate falls by half, and each second is off by a percent or two.
+    /// A test series of a full scan: outer tracks first, so that the rate falls by half, and each second is off by a
+    /// percent or two.
     fn scan(rate: f64, seed: u64) -> Vec<(f64, f64)> {
         let falling = |(n, (noise, _)): (usize, (f64, f64))| {
             (rate * (-0.7 * n as f64 / 120.0).exp() * (1.0 + 0.02 * noise), 1.0)

@@ -8,11 +8,11 @@ use super::{Cell, Comparison, Row, Series, TestComparison};
 use crate::markup::{page, table};
 use evidence::markup::escape;
 
-/// Steps of an overlaid chart.
+/// Points of a chart that lays runs over each other.
 const STEPS: usize = 240;
 
 impl Comparison {
-    /// The comparison for a terminal.
+    /// The comparison as text for the terminal.
     pub fn text(&self) -> String {
         let mut text: String = self.changes().map(|line| format!("{line}\n")).collect();
         for (n, run) in self.runs.iter().enumerate() {
@@ -43,7 +43,7 @@ impl Comparison {
         cells.into_iter().any(|cell| cell.spread_pct.is_some())
     }
 
-    /// The figures of each test, in columns that are as wide as the widest figure in them.
+    /// The figures of each test as text tables, in columns as wide as their widest figure.
     fn tables(&self) -> String {
         let head = |test: &TestComparison| {
             let of_run = |n: usize| match n {
@@ -123,18 +123,18 @@ impl Comparison {
         page("Comparison of storage evidence", &names.join(" against "), &body)
     }
 
-    /// The runs that were changed after they were recorded, a line each.
+    /// The runs whose rows contradict their seals, a line each.
     fn changes(&self) -> impl Iterator<Item = String> {
         let changed = self.runs.iter().enumerate().filter_map(|(n, run)| Some((n, run.changed.as_ref()?)));
         changed.map(|(n, misfit)| format!("{}: {misfit}", letter(n)))
     }
 
-    /// Tests with figures of two runs or more.
+    /// Tests that at least two runs have figures of.
     fn common(&self) -> impl Iterator<Item = &TestComparison> {
         self.tests.iter().filter(|test| !test.rows.is_empty() && only_run(test).is_none())
     }
 
-    /// What a run has that no other has, in a line for each run: there is nothing to compare.
+    /// Tests that only one run has, in a line per run: there is nothing to compare them with.
     fn alone(&self) -> Vec<String> {
         let of_run = |n: usize| {
             let tests = self.tests.iter().filter(|test| only_run(test) == Some(n));
@@ -159,10 +159,10 @@ impl Comparison {
 
 const BRACKETS: &str = "Brackets give the 95 % interval of a difference.";
 
-/// Where the intervals of groups come from.
+/// The sentence that says how the intervals of groups are made.
 const GROUPS: &str = "They follow from how far the runs of a group differ; ± is half of that spread.";
 
-/// What the intervals do not cover, in the words of the table and of the page.
+/// The sentence that says what the intervals do not cover.
 const LIMIT: [&str; 4] = [
     "They cover the noise inside each run. They do not cover what differs from run to run, such as",
     "other work on the host. Of equal runs that were made minutes apart on a busy disk, one pair in",
@@ -267,7 +267,7 @@ fn charts(test: &TestComparison) -> Vec<Chart> {
         .collect()
 }
 
-/// Means of the samples that begin in each step; a run with one sample only is a level line.
+/// Means of the samples that begin in each step of a chart; a run with one sample is a level line.
 fn binned(
     samples: &[SampleFigures],
     value: fn(&SampleFigures) -> Option<f64>,

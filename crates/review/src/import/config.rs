@@ -10,7 +10,7 @@ use roxmltree::{Document, Node};
 
 use super::ImportError;
 
-/// The text of the solution file.
+/// The text of the solution file that describes the configuration.
 pub fn solution(xml: &str) -> Result<String, ImportError> {
     let document = Document::parse(xml).map_err(|error| ImportError::Xml(error.to_string()))?;
     let root = document.root_element();
@@ -45,7 +45,7 @@ pub fn solution(xml: &str) -> Result<String, ImportError> {
     }
 }
 
-/// Why a configuration is refused; each once.
+/// Reasons why a configuration is refused; each is listed once.
 #[derive(Default)]
 struct Reasons(Vec<String>);
 
@@ -56,7 +56,7 @@ impl Reasons {
         }
     }
 
-    /// The figure in a child element.
+    /// The number in a child element of the XML configuration.
     fn figure(&mut self, node: Node<'_, '_>, name: &str) -> Option<f64> {
         let text = text_of(node, name)?;
         let value = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
@@ -73,7 +73,7 @@ struct Instance {
     backup: Option<String>,
 }
 
-/// Text of a child element.
+/// The text in a child element of the XML configuration.
 fn text_of<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {
     let child = node.children().find(|child| child.has_tag_name(name))?;
     child.text().map(str::trim).filter(|text| !text.is_empty())
@@ -106,19 +106,19 @@ fn instances(profile: Node<'_, '_>, reasons: &mut Reasons) -> Vec<Instance> {
     instances
 }
 
-/// A TOML string with everything escaped that could end it.
+/// A TOML string in which everything is escaped that could end it.
 pub(super) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// A comment cannot leave its line.
+/// A text as a TOML comment, without line breaks that would end it.
 pub(super) fn comment(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Volumes of one purpose, in order of appearance. A volume for databases may hold logs as well, one for logs backups.
+/// Volumes for one purpose (databases and logs, logs, backups), in order of appearance.
 struct Group {
-    /// First letter of its volumes' names.
+    /// First letter of the names that these volumes get.
     letter: char,
     role: Option<&'static str>,
     folders: Vec<String>,
@@ -148,8 +148,8 @@ fn groups(instances: &[Instance]) -> [Group; 3] {
     ]
 }
 
-/// What lies on one volume has the same text: a drive letter, or the folder that another volume is mounted at. Windows
-/// itself lies on C:, so that folders there are mount points.
+/// The volume of a path: its drive letter, or the folder on C: that a volume is mounted at. Windows itself is on C:,
+/// so that folders there are mount points.
 fn volume_of(path: &str) -> String {
     let folder = path.replace('/', "\\").trim_end_matches('\\').to_lowercase();
     match folder.split_once(':') {
@@ -202,7 +202,7 @@ fn head(
     text.push_str("\n[[host]]\nname = \"host\"\n");
 }
 
-/// The volumes of a purpose as one entry, so that the planner sees that they are alike.
+/// The volumes for one purpose as one entry of the solution file, so that the planner sees that they are alike.
 fn volumes(text: &mut String, instances: &[Instance]) {
     for Group { letter, role, folders } in groups(instances).iter().filter(|group| !group.folders.is_empty())
     {
@@ -293,7 +293,7 @@ fn load(text: &mut String, design: Node<'_, '_>, profile: Node<'_, '_>, reasons:
     }
 }
 
-/// Whether the load generator was to find the number of threads.
+/// Whether Jetstress was to find the number of threads itself.
 fn is_tuned(design: Node<'_, '_>) -> bool {
     text_of(design, "SuppressTuning").is_some_and(|value| value.eq_ignore_ascii_case("false"))
 }
@@ -318,7 +318,7 @@ fn operation_mix(text: &mut String, mix: Node<'_, '_>, reasons: &mut Reasons) {
     );
 }
 
-/// Seconds of `P0Y0M1DT2H0M0S`; years and months are of no use to a test.
+/// Seconds of an XML duration such as `P0Y0M1DT2H0M0S`; years and months are refused.
 fn duration_s(text: &str) -> Option<f64> {
     let (date, time) = text.strip_prefix('P')?.split_once('T').unwrap_or((text.strip_prefix('P')?, ""));
     let part = |text: &str, unit: char| -> Option<f64> {
@@ -379,7 +379,7 @@ fn tests(text: &mut String, design: Node<'_, '_>, instances: &[Instance], reason
     }
 }
 
-/// The limits that name this kind of run.
+/// The latency limits that the configuration states for a kind of test.
 fn thresholds(design: Node<'_, '_>, kind: &str, reasons: &mut Reasons) -> String {
     let mut all = design.children().filter(|node| node.has_tag_name("Thresholds"));
     let Some(node) =

@@ -4,19 +4,19 @@
 
 use html5gum::{Token, Tokenizer};
 
-/// Larger than any report ever seen (a 24 h run of 56 databases writes about 1 MB).
+/// Largest report that is read; larger than any ever seen (a 24 h run of 56 databases writes about 1 MB).
 pub const MOST_BYTES: usize = 64 << 20;
 
-/// A piece of a document.
+/// A line or table row of a report's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Block {
     /// A heading or a paragraph.
     Line(String),
-    /// Cells of a table row, at least two.
+    /// The cells of a table row, at least two.
     Row(Vec<String>),
 }
 
-/// An HTML document, and whether it ends as one that was written to its end does.
+/// Reads an HTML document into lines and rows; also tells whether it ends as one that was written completely.
 pub fn html(text: &str) -> (Vec<Block>, bool) {
     let mut reader = Reader::default();
     let mut complete = false;
@@ -40,13 +40,13 @@ pub fn html(text: &str) -> (Vec<Block>, bool) {
 #[derive(Default)]
 struct Reader {
     blocks: Vec<Block>,
-    /// Text since the last block began.
+    /// Text since the last line or row ended.
     line: String,
-    /// Cells of the row, if one is open.
+    /// Cells of the table row that is open, if one is.
     row: Option<Vec<String>>,
-    /// Whether a cell of it is open: an empty one keeps its place.
+    /// Whether a cell is open: an empty one keeps its place in the row.
     in_cell: bool,
-    /// Inside a script or a style sheet: no text of the document.
+    /// Whether the parser is inside a script or a style sheet, whose text does not count.
     hidden: bool,
 }
 
@@ -132,14 +132,14 @@ impl Reader {
     }
 }
 
-/// One space between words; no control characters.
+/// A text with one space between words and without control characters.
 fn tidy(text: &str) -> String {
     let words: Vec<&str> =
         text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
     words.join(" ")
 }
 
-/// Plain text: columns are set apart by tabs, bars or at least two spaces.
+/// Reads plain text into lines and rows: tabs, bars or two spaces divide columns.
 pub fn text(text: &str) -> Vec<Block> {
     text.lines().filter_map(line).collect()
 }

@@ -4,8 +4,8 @@ use toml::value::{Date, Datetime, Time};
 
 use crate::Instant;
 
-/// The number at the start of a cell, thousands separators and units passed over; NaN if there are digits that make
-/// none (a damaged scan), nothing if there are no digits.
+/// The number at the start of a cell, without thousands separators and units; NaN if its digits make no number (a
+/// damaged scan), nothing if there are no digits.
 pub fn number(text: &str) -> Option<f64> {
     let first = text.split_whitespace().next()?;
     let digits: String = first.trim_end_matches('%').replace(',', "");
@@ -16,7 +16,7 @@ pub fn number(text: &str) -> Option<f64> {
     }
 }
 
-/// `2/9/2014 4:20:54 PM` or `2014-02-09 16:20:54`.
+/// The time in `2/9/2014 4:20:54 PM` or `2014-02-09 16:20:54`.
 pub fn instant(text: &str) -> Option<Instant> {
     let mut words = text.split_whitespace();
     let (date, time) = (words.next()?, words.next()?);

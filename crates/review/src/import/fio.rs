@@ -10,15 +10,15 @@ use serde_json::{Map, Value};
 use super::ImportError;
 use crate::printed_figures::{InstanceRow, TestFigures};
 
-/// Percentiles that are kept.
+/// Latency percentiles of fio that are imported.
 const PERCENTILES: [&str; 4] = ["50.000000", "95.000000", "99.000000", "99.900000"];
 
-/// Whether a text is such a result; messages may stand around it.
+/// Whether a text is a JSON result of fio; messages may stand around it.
 pub fn is_fio(text: &str) -> bool {
     text.contains("\"fio version\"")
 }
 
-/// The test.
+/// Imports a result of fio as one test.
 ///
 /// # Errors
 /// The text is cut off or damaged, or says of no job what it did.
@@ -62,14 +62,14 @@ pub fn test(text: &str) -> Result<TestFigures, ImportError> {
     Ok(test)
 }
 
-/// The host that all jobs ran on.
+/// The host that all jobs ran on; `None` if they ran on several.
 fn machine<'a>(jobs: &[&'a Value]) -> &'a str {
     let of = |job: &&'a Value| job["hostname"].as_str().unwrap_or("");
     let first = jobs.first().map_or("", of);
     if !first.is_empty() && jobs.iter().all(|job| of(job) == first) { first } else { "fio" }
 }
 
-/// Name of a job that no row before it has; copies of a job share one.
+/// Name of a job's row, which no earlier row has; clones of a job share one.
 fn name(job: &Value, rows: &[InstanceRow]) -> String {
     let given = job["jobname"].as_str().unwrap_or("job");
     let host = job["hostname"].as_str().map_or(String::new(), |host| format!("{host} "));
@@ -78,7 +78,7 @@ fn name(job: &Value, rows: &[InstanceRow]) -> String {
     names.find(|name| rows.iter().all(|row| row.name != *name)).unwrap_or(whole)
 }
 
-/// The I/O of a job; none if it did none.
+/// Reads and writes of a job as a row; none if it did no I/O.
 fn row(job: &Value, name: String, test: &mut TestFigures) -> Option<InstanceRow> {
     let is_log = name.split(|c: char| !c.is_alphanumeric()).any(|word| word.eq_ignore_ascii_case("log"));
     let [read, write] = ["read", "write"].map(|direction| Io::of(job, direction));
@@ -108,7 +108,7 @@ fn row(job: &Value, name: String, test: &mut TestFigures) -> Option<InstanceRow>
     Some(row)
 }
 
-/// Reads or writes of a job.
+/// Reads or writes of a fio job.
 struct Io {
     rate: f64,
     latency_ms: f64,
@@ -137,7 +137,7 @@ impl Io {
     }
 }
 
-/// Total latency, else that of completion; and what makes a millisecond.
+/// Total latency, or completion latency where that is missing; and how many of its units make a millisecond.
 fn latency(io: &Map<String, Value>) -> Option<(&Map<String, Value>, f64)> {
     let known = [("lat_ns", 1e6), ("lat", 1e3), ("clat_ns", 1e6), ("clat", 1e3)];
     known.into_iter().find_map(|(key, per_ms)| {
@@ -147,7 +147,7 @@ fn latency(io: &Map<String, Value>) -> Option<(&Map<String, Value>, f64)> {
     })
 }
 
-/// The percentiles that are kept, as a text.
+/// The latency percentiles that are kept, as text.
 fn percentiles(io: &Map<String, Value>) -> String {
     let known = [("clat_ns", 1e6), ("lat_ns", 1e6), ("clat", 1e3), ("lat", 1e3)];
     let found = known.into_iter().find_map(|(key, per_ms)| {

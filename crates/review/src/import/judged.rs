@@ -9,17 +9,18 @@ use results::*;
 
 use crate::printed_figures::{ChecksumFigures, TestFigures, known, whole};
 
-/// The limits on mean latencies that a test is judged by.
+/// The limits on mean latencies that an imported test is judged by.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Limits {
     read_avg_ms: Option<f64>,
     log_write_avg_ms: Option<f64>,
-    /// Whose limits they are, if the report does not print its own.
+    /// The programme whose limits are assumed, if the report does not print its own.
     pub assumed: Option<String>,
 }
 
 impl Limits {
-    /// Those that the report prints, else those of the programme for a test with a load; none of an unknown generation.
+    /// The limits that the report prints, else those of the programme for a test with a load; none for an unknown
+    /// generation of Exchange.
     pub fn of(test: &TestFigures, generation: &str) -> Limits {
         if let Some(printed) = &test.thresholds {
             let (read_avg_ms, log_write_avg_ms) =
@@ -41,7 +42,7 @@ impl Limits {
         }
     }
 
-    /// As rows of a test.
+    /// The limits as rows of `run.db`.
     pub fn rows(&self) -> Vec<Limit> {
         let limit = |rule: &str, value: Option<f64>| {
             value.map(|value| Limit { rule: rule.to_owned(), value, unit: "ms".to_owned(), published: None })
@@ -54,12 +55,12 @@ impl Limits {
     }
 }
 
-/// Bad pages and those with a wrong number; `None` if one of the two is unreadable or was not printed.
+/// Number of bad pages and of pages with a wrong number; `None` if one of the two is unreadable or was not printed.
 pub fn bad_pages(row: &ChecksumFigures) -> Option<(u64, u64)> {
     Some((whole(Some(known(row.bad)?)), whole(Some(known(row.wrong_page_number)?))))
 }
 
-/// What follows from the figures of a test of one server, and whether its printed result does.
+/// Verdicts on an imported test of one server: from its figures, and whether they fit the result that it prints.
 pub fn verdicts(
     test: &TestFigures,
     host: &str,
@@ -142,7 +143,8 @@ impl Judge {
         });
     }
 
-    /// What the report says of itself. A pass counts as one only if figures of it were judged and none fails.
+    /// The verdict on the printed result. A printed pass counts only if figures of the report were judged and none
+    /// fails.
     fn printed(&mut self, result: &str, host: &str) {
         let failed: Vec<&Verdict> = self.verdicts.iter().filter(|v| v.outcome == Outcome::Fail).collect();
         let passed = self.verdicts.iter().filter(|v| v.outcome == Outcome::Pass).count();

@@ -25,65 +25,65 @@ use crate::printed_figures::{Evidence, TestFigures};
 /// Why a foreign file could not be imported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// It holds no report.
+    /// The file has no report of Jetstress.
     #[error(
         "no report of the load generator was found in it: neither a test result nor a table of I/O, checksums, backups or recoveries"
     )]
     NoReport,
-    /// It ends too early.
+    /// The file ends before the report does.
     #[error("the document ends before </html>: it was cut off")]
     CutOff,
-    /// A report in it lacks its end.
+    /// A report in the file lacks its end.
     #[error(
         "the {kind} report has no {missing}: it was cut off, or it is not a report of the load generator"
     )]
     Incomplete {
-        /// Kind of the report.
+        /// Kind of the incomplete report.
         kind: String,
-        /// What is missing.
+        /// The part that is missing.
         missing: &'static str,
     },
-    /// Text in an unknown encoding.
+    /// The text is neither UTF-8 nor UTF-16.
     #[error("it is neither UTF-8 nor UTF-16 text")]
     Encoding,
-    /// Larger than anything that was ever written.
+    /// The file is larger than any report can be.
     #[error("it is larger than {} MiB", MOST_BYTES >> 20)]
     TooLarge,
-    /// It is no result of fio.
+    /// The file is not a JSON result of fio.
     #[error("it is no whole result of fio: {0}")]
     Fio(String),
-    /// The configuration is not XML.
+    /// The configuration is not valid XML.
     #[error("it is no XML: {0}")]
     Xml(String),
-    /// The configuration is of something else.
+    /// The XML is not a configuration of Jetstress.
     #[error("it is no configuration of the load generator: {0}")]
     Config(String),
-    /// Counter logs are too short.
+    /// The counter logs have no hour with enough samples.
     #[error("no hour has reads and writes of a database for most of its time")]
     NoHour,
-    /// Tables are damaged or contradict each other.
+    /// Tables of the calculator are damaged or contradict each other.
     #[error("{}", told(.0))]
     Tables(Vec<Reason>),
 }
 
-/// Reasons below each other.
+/// The reasons as lines below each other.
 fn told(reasons: &[Reason]) -> String {
     let lines: Vec<String> = reasons.iter().map(ToString::to_string).collect();
     lines.join("\n")
 }
 
-/// What a foreign file is.
+/// The content of a foreign file, by kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Foreign {
-    /// Reports.
+    /// Reports of Jetstress or results of fio, as printed figures.
     Reports(Vec<TestFigures>),
-    /// A configuration: the text of a solution file.
+    /// A configuration of Jetstress, as the text of a solution file.
     Solution(String),
-    /// A log of performance counters, as it is: several make one profile.
+    /// A performance-counter log, unparsed: several logs make one profile.
     Counters(Vec<u8>),
 }
 
-/// Reads a foreign file of any kind.
+/// Recognises and reads a foreign file of any kind.
 pub fn parse(bytes: &[u8]) -> Result<Foreign, ImportError> {
     if counters::is_counters(bytes) {
         return Ok(Foreign::Counters(bytes.to_owned()));
@@ -129,7 +129,7 @@ fn html_reports(text: &str) -> Result<Vec<TestFigures>, ImportError> {
     Ok(tests)
 }
 
-/// UTF-8, or UTF-16 with its mark, as Windows tools write it.
+/// Decodes UTF-8, or UTF-16 with a byte order mark, as Windows tools write it.
 fn decode(bytes: &[u8]) -> Result<String, ImportError> {
     let wide = |bytes: &[u8], unit: fn([u8; 2]) -> u16| {
         let units: Vec<u16> = bytes.chunks_exact(2).map(|pair| unit([pair[0], pair[1]])).collect();
@@ -145,7 +145,7 @@ fn decode(bytes: &[u8]) -> Result<String, ImportError> {
     }
 }
 
-/// Reports of several files as one piece of evidence; servers are numbered by the names of their machines.
+/// Joins the reports of several files into one piece of evidence; servers are numbered by the names of their machines.
 pub fn gather(title: &str, mut tests: Vec<TestFigures>) -> Evidence {
     let mut machines: Vec<String> = Vec::new();
     let mut kinds: Vec<(String, u32)> = Vec::new();
@@ -180,7 +180,7 @@ pub fn gather(title: &str, mut tests: Vec<TestFigures>) -> Evidence {
     evidence
 }
 
-/// The generation of Exchange by its engine.
+/// The generation of Exchange that an engine version belongs to.
 fn generation(engine: &str) -> &'static str {
     let mut parts = engine.split('.').map(|part| part.trim().parse::<u32>().unwrap_or(0));
     match (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) {

@@ -9,10 +9,10 @@ use super::document::Block;
 use super::fields::{instant, number};
 use crate::printed_figures::*;
 
-/// Rows of one table, far beyond any server; what sums can hold is worked out from it.
+/// Most rows of a table that are read: far more than any server has, and few enough that sums cannot overflow.
 const MOST_ROWS: usize = 4_096;
 
-/// A table by its heading.
+/// A table of a Jetstress report, recognised by its heading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Section {
     Transactional,
@@ -27,7 +27,7 @@ enum Section {
     Other,
 }
 
-/// A column by its heading.
+/// A column of such a table, recognised by its heading.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Column {
     Name,
@@ -57,12 +57,12 @@ enum Column {
     Unknown,
 }
 
-/// Letters and digits, lower case.
+/// A heading reduced to letters and digits in lower case, so that layouts do not matter.
 pub fn plain(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// Reads every report of a document.
+/// Reads every Jetstress report in a document.
 pub fn read(blocks: &[Block]) -> Vec<TestFigures> {
     let mut reader = Reader::default();
     for block in blocks {
@@ -81,7 +81,7 @@ struct Reader {
     current: TestFigures,
     section: Option<Section>,
     columns: Vec<Column>,
-    /// Rows of volumes of the current report.
+    /// Rows of the volume table of the report that is being read.
     volumes: Vec<InstanceRow>,
     in_log: bool,
 }
@@ -219,7 +219,7 @@ impl Reader {
     }
 }
 
-/// A line of a table whose columns are known.
+/// A table row whose columns have been recognised.
 struct Line<'a> {
     columns: &'a [Column],
     cells: &'a [String],
@@ -231,13 +231,13 @@ impl Line<'_> {
         number(&self.cells[at])
     }
 
-    /// A latency in ms; `unit` gives the ms of its column's unit.
+    /// A latency in ms; `unit` is the number of ms in the column's unit.
     fn latency_ms(&self, unit: fn(&Column) -> Option<f64>) -> Option<f64> {
         let at = self.columns.iter().position(|column| unit(column).is_some())?;
         Some(number(&self.cells[at])? * unit(&self.columns[at])?)
     }
 
-    /// I/O of an instance or volume, by its place in the list.
+    /// Adds I/O of an instance or volume, by its place in the table.
     fn instance(&self, name: String, others: usize) -> InstanceRow {
         InstanceRow {
             n: others as u32 + 1,
@@ -261,7 +261,7 @@ impl Line<'_> {
         }
     }
 
-    /// Checksum of a database, by its place in the list.
+    /// Adds a row of the checksum table, by its place in the table.
     fn checksum(&self, database: String, others: usize) -> ChecksumFigures {
         ChecksumFigures {
             n: others as u32 + 1,
@@ -277,7 +277,8 @@ impl Line<'_> {
     }
 }
 
-/// Volumes as instances: those of logs are told by their names, and belong to the databases in the same order.
+/// Turns rows of volumes into rows of instances, for reports of 2003: volumes of logs are recognised by their names,
+/// and belong to the databases in the same order.
 fn by_volume(volumes: Vec<InstanceRow>) -> Vec<InstanceRow> {
     let (logs, mut databases): (Vec<_>, Vec<_>) =
         volumes.into_iter().partition(|volume| plain(&volume.name).contains("log"));
@@ -292,7 +293,7 @@ fn by_volume(volumes: Vec<InstanceRow>) -> Vec<InstanceRow> {
     databases
 }
 
-/// Kind of the report that begins with this title.
+/// The kind of report that begins with this title line.
 fn title(label: &str) -> Option<&'static str> {
     if !label.ends_with("resultreport") && !label.ends_with("testresult") {
         return None;
@@ -379,7 +380,7 @@ fn column(label: &str, text: &str) -> Column {
     }
 }
 
-/// A label and its value.
+/// Reads a line with a label and its value.
 fn property(test: &mut TestFigures, label: &str, value: &str) {
     let figure = || number(value);
     match label {
@@ -411,7 +412,7 @@ fn property(test: &mut TestFigures, label: &str, value: &str) {
     }
 }
 
-/// The lines of the test log that carry facts no table has.
+/// Reads the lines of the test log that hold facts no table has.
 fn log_line(test: &mut TestFigures, text: &str) {
     let label = plain(text);
     // A line begins with its time, the first two to four words.
@@ -441,7 +442,8 @@ fn log_line(test: &mut TestFigures, text: &str) {
     test.log.push(text.to_owned());
 }
 
-/// `Database read latency thresholds: (average: 20 msec/read, maximum: 100 msec/read).`, and the same of log writes.
+/// Reads latency limits such as `Database read latency thresholds: (average: 20 msec/read, maximum: 100 msec/read).`,
+/// and the same for log writes.
 fn thresholds(test: &mut TestFigures, text: &str, label: &str) {
     let text = text.to_lowercase();
     let after = |word: &str| {
@@ -461,7 +463,7 @@ fn thresholds(test: &mut TestFigures, text: &str, label: &str) {
     }
 }
 
-/// Lengths that follow from the times.
+/// Fills in durations that follow from the times.
 fn complete(test: &mut TestFigures) {
     let between = |from: &Option<Instant>, to: &Option<Instant>| {
         let (from, to) = (from.as_ref()?.unix_s()?, to.as_ref()?.unix_s()?);

@@ -20,18 +20,18 @@ use crate::printed_figures::{Evidence, InstanceRow, TestFigures, bounded, known,
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// What the rows cannot know from the facts themselves.
+/// What the rows of an imported run need besides its printed figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {
-    /// Name of the run.
+    /// Id of the imported run.
     pub id: String,
-    /// Where the facts come from: file names.
+    /// Names of the files that the figures come from.
     pub source: String,
-    /// The solution file, if there is one.
+    /// Text of the solution file, if there is one.
     pub solution_text: String,
 }
 
-/// The rows of a run that was measured elsewhere.
+/// Makes rows of `run.db` from figures that were measured elsewhere.
 pub fn rows(evidence: &Evidence, about: &About) -> Vec<Row> {
     let groups = groups(evidence);
     let origin_s = evidence.test.iter().filter_map(started).min().unwrap_or(0);
@@ -102,7 +102,7 @@ fn hosts(evidence: &Evidence) -> Vec<String> {
     names
 }
 
-/// Page size of the generation.
+/// Page size in bytes of a generation of Exchange.
 fn page_bytes(evidence: &Evidence) -> u32 {
     match evidence.solution.exchange_version.as_str() {
         "2003" => 4_096,
@@ -111,7 +111,7 @@ fn page_bytes(evidence: &Evidence) -> u32 {
     }
 }
 
-/// Reports of one kind that different servers made at the same place of the campaign are one test.
+/// Groups the reports of several servers into tests: those of one kind at the same place of the campaign are one test.
 fn groups(evidence: &Evidence) -> Vec<Vec<&TestFigures>> {
     let mut seen: BTreeMap<(&str, String), usize> = BTreeMap::new();
     let mut groups: Vec<((&str, usize), Vec<&TestFigures>)> = Vec::new();
@@ -128,8 +128,8 @@ fn groups(evidence: &Evidence) -> Vec<Vec<&TestFigures>> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// A printed cell of a table. One that could not be read is counted and gets the mean of its column, if anything of the
-/// column could be read; a missing column gives nothing.
+/// The figure in a printed cell. An unreadable one is counted and gets the mean of its column, if any cell of that is
+/// readable; a missing column gives nothing.
 fn cell<R>(rows: &[R], row: &R, column: fn(&R) -> Option<f64>, unreadable: &mut usize) -> Option<f64> {
     let value = column(row)?;
     if value.is_finite() {
@@ -140,7 +140,7 @@ fn cell<R>(rows: &[R], row: &R, column: fn(&R) -> Option<f64>, unreadable: &mut 
     (!rest.is_empty()).then(|| rest.iter().sum::<f64>() / rest.len() as f64)
 }
 
-/// Length of the measured window.
+/// Length of the measured window in seconds.
 fn window_s(test: &TestFigures) -> f64 {
     [test.collection_s, test.run_s, test.duration_s]
         .into_iter()
@@ -152,9 +152,9 @@ fn window_s(test: &TestFigures) -> f64 {
 struct Writer {
     rows: Vec<Row>,
     page_bytes: u32,
-    /// Generation of Exchange, empty if it is not known.
+    /// Generation of Exchange; empty if it is not known.
     generation: String,
-    /// Instances that are described already.
+    /// Instances whose setup rows are written already.
     set_up: BTreeMap<(String, String), ()>,
 }
 
@@ -191,7 +191,7 @@ impl Writer {
         row("Engine", engine.unwrap_or(&evidence.solution.ese_version), Severity::Info, "");
     }
 
-    /// The rows of one test; gives the time at which it ended.
+    /// Adds the rows of one test; gives its end in ms since the run began.
     fn test(&mut self, ordinal: u32, name: &str, group: &[&TestFigures], origin_s: i64, now_ms: u64) -> u64 {
         let Some(first) = group.first() else { return now_ms };
         let after_ms = |instant: Option<&Instant>| {
@@ -311,8 +311,8 @@ impl Writer {
         }
     }
 
-    /// The checksum table, without databases whose bad pages are not known: nothing there may look like none. Gives the
-    /// number of other cells that could not be read.
+    /// Adds the checksum table. Databases whose bad pages are not known are left out, because they must not look like
+    /// good ones. Gives the number of other unreadable cells.
     fn checksums(&mut self, test: &TestFigures, host: &str, place: Place) -> usize {
         let (mut unreadable, mut unknown) = (0, 0);
         for row in &test.checksum {
@@ -350,7 +350,7 @@ impl Writer {
         unreadable
     }
 
-    /// The instance tables; gives the number of cells that could not be read.
+    /// Adds the instance tables; gives the number of unreadable cells.
     fn instances(&mut self, test: &TestFigures, host: &str, place: Place, read_class: IoClass) -> usize {
         let mut unreadable = 0;
         let mut samples = Vec::new();
@@ -372,7 +372,7 @@ impl Writer {
         unreadable
     }
 
-    /// Figures of the whole server, where no instance table was printed.
+    /// Adds figures of the whole server, for reports without an instance table.
     fn host_figures(&mut self, test: &TestFigures, host: &str, place: Place) {
         let origin = || Origin::host(host);
         let read = IoClass::TransactionalRead.into();
@@ -405,7 +405,7 @@ impl Writer {
     }
 }
 
-/// Test, start and length of its window.
+/// The measured window that samples of an imported test belong to: test, start and length.
 #[derive(Clone, Copy)]
 struct Place {
     ordinal: u32,
@@ -448,7 +448,7 @@ fn kind(printed: &str) -> &str {
     }
 }
 
-/// Title of a test of which `before` tests of the same kind came earlier.
+/// Title of a test that comes after `before` tests of the same kind.
 fn title(kind: &str, before: usize) -> String {
     let words = kind.replace('_', " ");
     let mut letters = words.chars();
@@ -461,10 +461,10 @@ fn instance_name(row: &InstanceRow) -> String {
     if row.name.is_empty() { format!("Instance{}", row.n) } else { row.name.clone() }
 }
 
-/// Rate, latency in ms and bytes of an operation.
+/// Operations per second, mean latency in ms and mean bytes of a class of I/O.
 type Io = [Option<f64>; 3];
 
-/// What the tables say of an instance, class by class. `unreadable` counts the cells that could not be read.
+/// Figures of an instance by class of I/O, from the tables. `unreadable` counts the cells that could not be read.
 fn io_of(
     test: &TestFigures,
     row: &InstanceRow,

@@ -6,14 +6,14 @@ use std::fmt;
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// What is wrong with a file, and where.
+/// A reason why a table is refused, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
     /// Name of the file.
     pub file: String,
-    /// Line, from 1, where the reason is in one.
+    /// Line, from 1, if the reason is in a single line.
     pub line: Option<usize>,
-    /// A sentence.
+    /// The reason as a sentence.
     pub text: String,
 }
 
@@ -26,22 +26,22 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A row that begins at a line.
+/// A row of a CSV file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Line, from 1.
+    /// Line at which it begins, from 1.
     pub line: usize,
-    /// Its fields.
+    /// The fields of the row.
     pub fields: Vec<String>,
 }
 
-/// The rows of a text one by one, empty lines left out. Where a quote opens that nothing closes, the last item is the
-/// line of the quote.
+/// The rows of a CSV text one by one, without empty lines. If a quote is never closed, the last item is the line of
+/// that quote.
 pub fn rows(text: &str, separator: char) -> Rows<'_> {
     Rows { chars: text.chars().peekable(), separator, line: 1 }
 }
 
-/// Iterator of [`rows`].
+/// The iterator of [`rows`].
 pub struct Rows<'a> {
     chars: Peekable<Chars<'a>>,
     separator: char,

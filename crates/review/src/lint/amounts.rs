@@ -7,12 +7,13 @@ use solution::Solution;
 
 use super::{Findings, agrees_within, with};
 
-/// Pages at the beginning of a file that are its header and the shadow of it, so no check counts them.
+/// Pages at the beginning of a database file that hold its header and the copy of it; no check counts them.
 const HEADER_PAGES: u64 = 2;
-/// The last log of a recovery is read as far as it was written, and logs before the checkpoint not at all.
+/// Least share of the logs' bytes that a recovery must have read: its last log is read as far as it was written, and
+/// logs before the checkpoint not at all.
 const LOG_SHARE_LEAST: f64 = 0.5;
 
-/// Checks what the rows state.
+/// Rules on bytes, pages, logs and hosts of printed figures.
 pub(super) fn check(data: &RunData, findings: &mut Findings) {
     if let Some(row) = data.checksums.iter().find(|row| !pages_fit(data, row)) {
         pages(data, row, findings);
@@ -55,7 +56,7 @@ fn page_bytes(data: &RunData, row: &Checksum) -> Option<u64> {
     Some(u64::from(database.page_bytes))
 }
 
-/// Whether the pages of a database that were checked are the bytes that were read.
+/// Rule: the pages that were checked make up the bytes that were read.
 fn pages_fit(data: &RunData, row: &Checksum) -> bool {
     let Some(page_bytes) = page_bytes(data, row).filter(|_| row.read.files == 0) else { return true };
     let of_bytes = row.read.bytes / page_bytes.max(1);
@@ -75,7 +76,7 @@ fn pages(data: &RunData, row: &Checksum, findings: &mut Findings) {
     );
 }
 
-/// The size of a file during a test: the smaller of before and after, because it may grow meanwhile.
+/// The smaller of a database file's sizes before and after a test; it may grow meanwhile.
 fn size_least(data: &RunData, row: &Checksum) -> Option<u64> {
     let size = data.sizes.iter().find(|size| size.test == row.test && size.origin == row.origin)?;
     Some(size.bytes_after.map_or(size.bytes_before, |after| after.min(size.bytes_before)))
@@ -86,7 +87,7 @@ fn is_cut(data: &RunData, row: &Checksum) -> bool {
     there.zip(size_least(data, row)).is_some_and(|(there, size)| there < size)
 }
 
-/// Bytes of logs that a recovery read, if they are too few for the logs that it states.
+/// Bytes of logs that a recovery read, if they are too few for the logs it claims to have replayed.
 fn log_bytes_short(data: &RunData, row: &Recovery) -> Option<u64> {
     let instance = data
         .instances
@@ -99,7 +100,7 @@ fn log_bytes_short(data: &RunData, row: &Recovery) -> Option<u64> {
     ((read as f64) < whole * LOG_SHARE_LEAST).then_some(read)
 }
 
-/// The verdict on replayed logs judges the logs of the recovery.
+/// Rule: the verdict on replayed logs judges the number of logs of the recovery.
 fn judged_logs(data: &RunData, findings: &mut Findings) {
     for verdict in data.verdicts.iter().filter(|verdict| verdict.rule == "logs_replayed") {
         let of_verdict = |row: &&Recovery| Some(row.test) == verdict.test && row.origin == verdict.origin;
@@ -118,7 +119,7 @@ fn judged_logs(data: &RunData, findings: &mut Findings) {
     }
 }
 
-/// Every host of the run is one of the solution file.
+/// Rule: every host of the run is in the solution file.
 fn hosts(data: &RunData, solution: &Solution, findings: &mut Findings) {
     let known: Vec<&str> = solution.hosts.iter().map(|host| host.name.as_str()).collect();
     let rows = data.hosts.iter().map(|host| (host.name.as_str(), "table host"));

@@ -13,7 +13,7 @@ pub fn check(evidence: &Evidence, findings: &mut Findings) {
     models(evidence, findings);
 }
 
-/// A model that the text names is one of those in the tables.
+/// Rule: a hardware model in the text is one of those in the tables.
 fn models(evidence: &Evidence, findings: &mut Findings) {
     let hardware = &evidence.hardware;
     let mut tables: Vec<&str> = hardware.host.values().filter_map(|value| value.as_str()).collect();
@@ -33,7 +33,7 @@ fn models(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// What a printed unit of capacity is in TB.
+/// A printed unit of capacity, in TB.
 fn unit_tb(unit: &str) -> Option<f64> {
     [("MB", 1e-6), ("GB", 1e-3), ("TB", 1.0), ("PB", 1e3)]
         .iter()
@@ -41,7 +41,7 @@ fn unit_tb(unit: &str) -> Option<f64> {
         .map(|(_, tb)| *tb)
 }
 
-/// Raw capacity of the database volumes in TB.
+/// Raw capacity of the disks for databases, in TB.
 fn raw_tb(evidence: &Evidence) -> Option<f64> {
     let hardware = &evidence.hardware;
     let of_groups = || {
@@ -147,7 +147,7 @@ fn group(disks: &DiskFigures, findings: &mut Findings) {
     }
 }
 
-/// Disks that hold what the test reads and writes.
+/// Whether disks of this role hold what the test reads and writes.
 fn holds_data(role: &str) -> bool {
     ["database", "log", "backup", "fast tier", "capacity tier", "read cache"]
         .iter()
@@ -181,7 +181,7 @@ fn tested(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// Disks that a group may lose, by the name of its level.
+/// Number of disks that a group may lose, by the name of its RAID level.
 fn parity(text: &str) -> Vec<u32> {
     let text = text.to_lowercase();
     [("triple parity", 3), ("double parity", 2), ("raid 6", 2), ("raid 5", 1)]

@@ -30,7 +30,7 @@ pub fn check(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// Sets of lost servers of the size that was tested: whole sites or groups, and single servers beside them.
+/// Every set of lost servers of the size that was tested: whole sites or groups, and single servers beside them.
 fn failures(evidence: &Evidence, lost_servers: usize) -> Vec<BTreeSet<String>> {
     let groups = groups(&evidence.layout);
     let mut sets = Vec::new();
@@ -57,7 +57,7 @@ fn failures(evidence: &Evidence, lost_servers: usize) -> Vec<BTreeSet<String>> {
     sets
 }
 
-/// Groups as printed, else servers whose names share what stands before the first dash.
+/// Groups of servers as printed; if none are, servers whose names share what stands before the first dash.
 fn groups(layout: &LayoutFigures) -> Vec<Vec<String>> {
     if !layout.server_groups.is_empty() {
         return layout.server_groups.values().cloned().collect();
@@ -70,7 +70,7 @@ fn groups(layout: &LayoutFigures) -> Vec<Vec<String>> {
     groups.into_values().collect()
 }
 
-/// Most active databases on one server after the failure; `None` if a database has no copy left.
+/// Most databases that are active on one server after the failure; `None` if a database has no copy left.
 fn most_active(layout: &LayoutFigures, lost: &BTreeSet<String>) -> Option<usize> {
     let mut active: BTreeMap<&str, usize> = BTreeMap::new();
     for database in &layout.databases {

@@ -6,10 +6,10 @@ use results::{Outcome, WorldKind};
 
 use super::{Findings, agrees_within, shown, with};
 
-/// Latencies of a distribution are rounded to its buckets.
+/// Relative error of a latency that comes from a histogram bucket.
 const BUCKET: f64 = 0.01;
 
-/// Checks the counts of every test.
+/// Rules on counts, rates and shares in the report of each test.
 pub(super) fn check(report: &Report, findings: &mut Findings) {
     // What a host that was lost had not yet kept is gone, so its databases and logs lack operations.
     let lost = report.run_verdicts.iter().chain(report.tests.iter().flat_map(|test| &test.verdicts));
@@ -40,7 +40,7 @@ fn at(test: &TestReport, row: &MeasureRow, what: &str) -> String {
     format!("{}: {what} of {}", test.name, row.measure)
 }
 
-/// Operations per second are the operations by the window.
+/// Rule: operations per second are operations by the length of the window.
 fn rate(test: &TestReport, row: &MeasureRow, findings: &mut Findings) {
     let Figures { count, per_s, .. } = row.figures;
     let Some(window) = test.window.filter(|window| window.duration_s > 0.0) else { return };
@@ -55,7 +55,7 @@ fn rate(test: &TestReport, row: &MeasureRow, findings: &mut Findings) {
     }
 }
 
-/// Percentiles grow up to the longest latency, and the mean is not above it.
+/// Rule: percentiles grow up to the longest latency, and the mean is not above it.
 fn latencies(test: &TestReport, row: &MeasureRow, findings: &mut Findings) {
     let Figures { latency_ms_mean, latency_ms_max, .. } = row.figures;
     if let (Some(mean), Some(longest)) = (latency_ms_mean, latency_ms_max)
@@ -94,7 +94,7 @@ fn count(test: &TestReport, measure: &str) -> Option<u64> {
     test.measures.iter().find(|row| row.measure == measure).map(|row| row.figures.count)
 }
 
-/// Operations per batch are the operations by the batches.
+/// Rule: operations per batch are operations by batches.
 fn per_batch(test: &TestReport, findings: &mut Findings) {
     let Some(batches) = test.throughput.map(|load| load.batches).filter(|batches| *batches > 0) else {
         return;
@@ -118,7 +118,7 @@ fn per_batch(test: &TestReport, findings: &mut Findings) {
     }
 }
 
-/// The share that was read is the bytes read by the bytes there.
+/// Rule: the share that was read is bytes read by bytes there.
 fn shares(test: &TestReport, findings: &mut Findings) {
     let checksums = test.checksums.iter();
     let rows = checksums.map(|row| (&row.origin, row.read.bytes, row.read.bytes_expected, row.read_share));
@@ -139,7 +139,7 @@ fn shares(test: &TestReport, findings: &mut Findings) {
     }
 }
 
-/// How busy a host was is the same beside the load generator and in the table of the host.
+/// Rule: the processor use of a host is the same in the table of the load generator and in that of the host.
 fn generator(test: &TestReport, findings: &mut Findings) {
     let Some(generator) = &test.generator else { return };
     for (name, share) in [
@@ -161,7 +161,8 @@ fn generator(test: &TestReport, findings: &mut Findings) {
     }
 }
 
-/// The mean of the window lies between the least and the greatest quarter: how far the furthest one can be from it.
+/// Lowest and highest possible distance of the furthest quarter from the mean: the mean of the window lies between the
+/// quarters.
 fn change_range(quarters: &[f64]) -> Option<(f64, f64)> {
     let least = quarters.iter().copied().reduce(f64::min)?;
     let most = quarters.iter().copied().reduce(f64::max)?;
@@ -169,7 +170,7 @@ fn change_range(quarters: &[f64]) -> Option<(f64, f64)> {
     (most > 0.0).then(|| (spread / 2.0 / most, if least > 0.0 { spread / least } else { f64::INFINITY }))
 }
 
-/// How much a load changes is what its quarters show.
+/// Rule: the stated steadiness of a load follows from its quarters.
 fn steadiness(test: &TestReport, findings: &mut Findings) {
     let Some(steadiness) = &test.steadiness else { return };
     let known = |quarters: &[Option<f64>]| quarters.iter().copied().collect::<Option<Vec<f64>>>();
@@ -209,7 +210,7 @@ fn steadiness(test: &TestReport, findings: &mut Findings) {
     }
 }
 
-/// Databases together are as large as each of them says.
+/// Rule: the size of all databases is the sum of their sizes.
 fn sizes(test: &TestReport, findings: &mut Findings) {
     let Some(load) = test.throughput else { return };
     let before = test.sizes.iter().map(|size| size.bytes_before).sum();
@@ -231,7 +232,7 @@ fn sizes(test: &TestReport, findings: &mut Findings) {
     }
 }
 
-/// What all hosts did under load is the sum of what their databases and logs did.
+/// Rule: the I/O of all hosts is the sum of the I/O of their databases and logs.
 fn sums(test: &TestReport, findings: &mut Findings) {
     if test.throughput.is_none() || test.instances.is_empty() {
         return;
@@ -273,7 +274,7 @@ fn sums(test: &TestReport, findings: &mut Findings) {
     }
 }
 
-/// A latency distribution holds the operations that the samples count.
+/// Rule: a latency distribution holds as many operations as the samples count.
 fn held(test: &TestReport, findings: &mut Findings) {
     // Imported runs have no distributions, and drills keep none.
     let differs = |row: &&MeasureRow| row.percentiles.count > 0 && row.percentiles.count != row.figures.count;

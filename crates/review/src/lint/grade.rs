@@ -17,7 +17,7 @@ use super::{Findings, agrees_within, brief, with};
 
 const OWN_RULES: &str = "By its own rules, ";
 
-/// Checks the judgement of the run as a whole.
+/// Rules on the judgement of the run as a whole.
 pub(super) fn check(report: &Report, findings: &mut Findings) {
     grade(report, findings);
     counted(report, findings);
@@ -35,7 +35,7 @@ pub(super) fn check(report: &Report, findings: &mut Findings) {
     }
 }
 
-/// The grade that follows from the verdicts, the ending and the conditions of the same report.
+/// Rule: the grade follows from the verdicts, the ending and the conditions of the same report.
 fn grade(report: &Report, findings: &mut Findings) {
     let judged = &report.verdict;
     let unmet: Vec<&str> =
@@ -65,7 +65,7 @@ fn grade(report: &Report, findings: &mut Findings) {
     }
 }
 
-/// The numbers of verdicts that the judgement states.
+/// Rule: the judgement states the right numbers of verdicts.
 fn counted(report: &Report, findings: &mut Findings) {
     let Counts { passed, failed, .. } = counts(report);
     for (name, stated, found) in
@@ -82,7 +82,7 @@ fn counted(report: &Report, findings: &mut Findings) {
     }
 }
 
-/// What the sentence says of the world, the load and the rules.
+/// Rule: the headline names the right world, load and rules.
 fn sentence(report: &Report, findings: &mut Findings) {
     let judged = &report.verdict;
     let mut wrong = |text: &str, other: (String, &str)| {
@@ -121,7 +121,8 @@ fn sentence(report: &Report, findings: &mut Findings) {
     }
 }
 
-/// A claim goes no further than the targets of the tests, and says whose rules it stands by.
+/// Rule: the claim in the headline is not above the targets of the tests, and says whether the rules are the published
+/// ones.
 fn carried(report: &Report, loads: &[&TestReport], said: &str, wrong: &mut impl FnMut(&str, (String, &str))) {
     let weaker = report.verdict.conditions.iter().find(|row| row.weaker);
     if said.starts_with(OWN_RULES) != weaker.is_some() {
@@ -144,7 +145,7 @@ fn carried(report: &Report, loads: &[&TestReport], said: &str, wrong: &mut impl 
     }
 }
 
-/// The load that a run without a qualification states is the least that it reached.
+/// Rule: the load in the headline of a run that is no qualification is the lowest that a load test reached.
 fn held(loads: &[&TestReport], said: &str, wrong: &mut impl FnMut(&str, (String, &str))) {
     let reached = loads.iter().filter_map(|test| Some(test.throughput?.transactional_iops));
     let Some(least) = reached.reduce(f64::min) else { return };
@@ -172,7 +173,7 @@ fn bounds(least: Option<f64>, most: Option<f64>) -> String {
     }
 }
 
-/// `met` and `weaker` follow from the figure and the range of the condition.
+/// Rule: `met` and `weaker` of a condition follow from its figure and range.
 fn met(row: &ConditionRow, findings: &mut Findings) {
     let rule = row.rule();
     if rule.holds(row.measured) != row.met {
@@ -195,12 +196,13 @@ fn met(row: &ConditionRow, findings: &mut Findings) {
     }
 }
 
-/// Whether the run was made by this version, whose table of conditions is known.
+/// Whether the run was recorded by this version of the program, whose table of conditions is known.
 fn is_own_version(report: &Report) -> bool {
     report.run.tool_version == env!("CARGO_PKG_VERSION") && report.program == Report::PROGRAM
 }
 
-/// The published range is that of the table, and so is the range itself where no solution may change it.
+/// Rule: the published range of a condition is that of the table, and so is its own range where no solution file may
+/// change it.
 fn range(report: &Report, row: &ConditionRow, findings: &mut Findings) {
     let Some(known) = condition(&row.name).filter(|_| is_own_version(report)) else { return };
     let table = (known.least, known.most);
@@ -229,7 +231,7 @@ fn range(report: &Report, row: &ConditionRow, findings: &mut Findings) {
     }
 }
 
-/// Every condition that applies is in the report, with the figure that the tables give.
+/// Rule: every condition that applies is in the report, with the figure that the tables give.
 fn figures(report: &Report, findings: &mut Findings) {
     for (name, derived) in conditions_of_tables(report) {
         match (report.verdict.conditions.iter().find(|row| row.name == name), derived) {
@@ -245,7 +247,8 @@ fn figures(report: &Report, findings: &mut Findings) {
     }
 }
 
-/// The report does not say which kinds its rules ask for: no more can be done than have ended.
+/// Rule: no more kinds of tests count as done than have ended. (Which kinds the run's rules ask for is not in the
+/// report.)
 fn kinds(report: &Report, findings: &mut Findings) {
     let Some(row) = report.verdict.conditions.iter().find(|row| row.name == "tests") else { return };
     let ended = report.tests.iter().filter(|test| test.ended).map(|test| test.kind.as_str());
@@ -262,7 +265,8 @@ fn kinds(report: &Report, findings: &mut Findings) {
     }
 }
 
-/// The report does not list the volumes: one of which the environment does not say that something is not so is enough.
+/// Rule: a condition on volumes is not met more often than environment rows confirm. The report does not list the
+/// volumes, so one that lacks its row is enough.
 fn volumes_without(report: &Report, condition: &str, name: &str, findings: &mut Findings) {
     let is_stated =
         |row: &&ConditionRow| row.name == condition && row.measured.is_some_and(|share| share >= 100.0);
@@ -296,7 +300,7 @@ fn figure(row: &ConditionRow, derived: Option<f64>, findings: &mut Findings) {
     }
 }
 
-/// What no rules of its own allow a qualified run to lack.
+/// Rule: what every qualified run must have under any rules of its solution file, such as targets.
 fn qualified(report: &Report, findings: &mut Findings) {
     let mut lacks = |text: &str, one: (String, String)| {
         findings.add("qualified_without", text, one, ("qualified", "verdict.grade"));

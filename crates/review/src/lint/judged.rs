@@ -8,7 +8,7 @@ use results::{Ending, Environment, Limit, Origin, Outcome, Severity, Verdict};
 
 use super::{Findings, brief, with};
 
-/// Checks that every test and every error was judged.
+/// Rules: every test and every error of the run was judged.
 pub(super) fn check(report: &Report, findings: &mut Findings) {
     // A verdict that contradicts its own figures is told already, and so is a check that passed with bad pages.
     let (has_outcome, has_pages) = (findings.has("verdict_outcome"), findings.has("bad_pages"));
@@ -27,7 +27,7 @@ pub(super) fn check(report: &Report, findings: &mut Findings) {
     io_driver(report, findings);
 }
 
-/// An error that the kernel logged during the run needs a verdict that does not pass.
+/// Rule: a kernel error about storage during the run needs a verdict that is not a pass.
 fn kernel_log(report: &Report, findings: &mut Findings) {
     let is_error = |row: &&Environment| {
         (row.area.as_str(), row.name.as_str(), row.severity) == (AFTER, KERNEL_LOG, Severity::Error)
@@ -47,7 +47,7 @@ fn kernel_log(report: &Report, findings: &mut Findings) {
     }
 }
 
-/// Hosts poll only where io_uring is refused.
+/// Rule: a host uses polling only where io_uring is refused.
 fn io_driver(report: &Report, findings: &mut Findings) {
     let value = |host: &str, name: &str| {
         let mut rows = report.environment.iter().filter(|row| row.host == host && row.area == "System");
@@ -66,7 +66,7 @@ fn io_driver(report: &Report, findings: &mut Findings) {
     }
 }
 
-/// The limits that the verdicts of a test name, each rule once.
+/// The limits that the verdicts of a test state, each rule once.
 fn stated(test: &TestReport) -> Vec<Limit> {
     let mut limits: Vec<Limit> = Vec::new();
     for verdict in &test.verdicts {
@@ -83,7 +83,8 @@ fn stated(test: &TestReport) -> Vec<Limit> {
     limits
 }
 
-/// A latency beyond its limit needs a verdict that does not pass, and what one database is judged by, all are.
+/// Rule: a latency beyond its limit needs a verdict that is not a pass, and a rule that judges one database judges
+/// all.
 pub(super) fn figures(test: &TestReport, limits: &[Limit], findings: &mut Findings) {
     for limit in limits {
         let Some(rule) = LatencyRule::from_name(&limit.rule) else { continue };
@@ -113,13 +114,13 @@ pub(super) fn figures(test: &TestReport, limits: &[Limit], findings: &mut Findin
     }
 }
 
-/// The figure of a rule in the tables: made by the same arithmetic as the verdict.
+/// The latency that a rule judges, from the tables, worked out by the same arithmetic as the verdict.
 pub(super) fn latency_of(row: &InstanceIo, rule: LatencyRule) -> Option<f64> {
     let figures = if rule.is_of_databases() { row.reads } else { row.log_writes }?;
     if rule.is_of_worst_sample() { figures.latency_ms_sample_max } else { figures.latency_ms_mean }
 }
 
-/// Bad pages that a check counted need a verdict that does not pass.
+/// Rule: bad pages that a check counted need a verdict that is not a pass.
 fn pages(test: &TestReport, findings: &mut Findings) {
     let passes = |origin: &Origin| {
         let mut about_it = test.verdicts.iter().filter(|verdict| verdict.origin.covers(origin));
@@ -136,7 +137,7 @@ fn pages(test: &TestReport, findings: &mut Findings) {
     }
 }
 
-/// Damage that an event names needs a verdict that does not pass: of the database, where the event names one.
+/// Rule: damage that an event reports needs a verdict that is not a pass: on the database, where the event names one.
 fn error(report: &Report, event: &EventRow, findings: &mut Findings) {
     let database = event.text.split_once(": page ").map(|(database, _)| database);
     let verdicts = report

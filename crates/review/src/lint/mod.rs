@@ -34,7 +34,7 @@ use crate::printed_figures::Evidence;
 pub use run::{lint_report, lint_run};
 pub use seals::{Beside, signed_by};
 
-/// A figure and where it stands.
+/// A figure and its place in the evidence, as findings show it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Figure {
     /// The figure with its unit.
@@ -43,20 +43,20 @@ pub struct Figure {
     pub place: String,
 }
 
-/// Two figures that disagree.
+/// A finding of `lint`: two figures that contradict each other.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
     /// Stable name of the rule.
     pub rule: &'static str,
-    /// What the figures should have had in common, in a sentence.
+    /// The relation that the two figures should have, in a sentence.
     pub text: String,
-    /// One figure.
+    /// The first figure.
     pub one: Figure,
-    /// The other.
+    /// The figure that contradicts it.
     pub other: Figure,
 }
 
-/// Every rule: stable name, what it demands.
+/// Every rule of `lint`: stable name, and what evidence must fulfil.
 pub const RULES: &[(&str, &str)] = &[
     ("iops_sum", "achieved I/O per second are reads plus writes"),
     ("aggregate_sum", "rates of the aggregate are the sums over the servers"),
@@ -139,12 +139,12 @@ pub const RULES: &[(&str, &str)] = &[
     ("signature", "the run is signed by the key that was asked for (--verify)"),
 ];
 
-/// Collects findings.
+/// The findings so far.
 #[derive(Default)]
 pub(crate) struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Notes that two figures disagree.
+    /// Adds a finding: two figures that contradict each other.
     pub(crate) fn add(
         &mut self,
         rule: &'static str,
@@ -171,14 +171,14 @@ impl Findings {
     }
 }
 
-/// Checks facts as printed.
+/// Checks printed figures with every rule that applies to them.
 pub fn lint(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Findings::default();
     printed(evidence, &mut findings);
     findings.into_vec()
 }
 
-/// The rules for facts as printed.
+/// Runs the rules for printed figures.
 pub(crate) fn printed(evidence: &Evidence, findings: &mut Findings) {
     tables::check(evidence, findings);
     summary::check(evidence, findings);
@@ -188,7 +188,7 @@ pub(crate) fn printed(evidence: &Evidence, findings: &mut Findings) {
     physics::check(evidence, findings);
 }
 
-/// A figure as people print it: no more than six digits that mean something.
+/// A figure as findings print it: with at most six significant digits.
 pub(crate) fn shown(value: f64) -> String {
     if value == 0.0 || (value.fract() == 0.0 && value.abs() < 1e15) {
         return number(value, 0);
@@ -198,7 +198,7 @@ pub(crate) fn shown(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// The beginning of a text.
+/// The beginning of a text that is too long for a finding.
 pub(crate) fn brief(text: &str) -> String {
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -211,19 +211,19 @@ pub(crate) fn with(value: f64, unit: &str) -> String {
     format!("{} {}", shown(value), unit_of(value, unit)).trim_end().to_owned()
 }
 
-/// Half a unit of the last digit that `value` was printed with.
+/// Half a unit of the last digit with which `value` was printed: the largest error of its rounding.
 fn half_digit(value: f64) -> f64 {
     let text = format!("{value}");
     let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     0.5 * 10f64.powi(-(decimals.min(12) as i32))
 }
 
-/// Whether a printed figure and one computed from others can be the same.
+/// Whether a printed figure and one computed from others agree within rounding.
 pub(crate) fn agrees(printed: f64, computed: f64) -> bool {
     agrees_within(printed, computed, 5e-4)
 }
 
-/// The same with a share of the figure that is allowed for, because parts were rounded.
+/// Whether they agree within rounding and a further share, because parts were rounded as well.
 pub(crate) fn agrees_within(printed: f64, computed: f64, share: f64) -> bool {
     (printed - computed).abs() <= 1.2 * half_digit(printed) + share * computed.abs()
 }

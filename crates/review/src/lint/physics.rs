@@ -4,17 +4,18 @@
 use super::{Findings, with};
 use crate::printed_figures::{DiskFigures, Evidence, TestFigures};
 
-/// Share of the sessions of a closed load that wait for reads. In the published papers it is 0.43 to 1.02. A session
-/// has one read at a time, so more than all cannot wait; the rest allows for rounded and missing cells.
+/// Bounds on the share of a closed load's sessions that wait for reads. In the published papers it is 0.43 to 1.02. A
+/// session has one read at a time, so no more than all can wait; the rest allows for rounded and missing cells.
 const WAITING_LEAST: f64 = 0.02;
 const WAITING_MOST: f64 = 1.5;
-/// The least mean of random reads of disks. Half a turn at 15,000 rpm takes 2 ms; a cache of the array may answer
-/// half of the reads.
+/// Lowest plausible mean latency in ms of random disk reads. Half a turn at 15,000 rpm takes 2 ms; a cache of the
+/// array may answer half of the reads.
 const DISK_READ_MS_LEAST: f64 = 1.0;
-/// The least mean of random reads of flash: the fastest drives take some 10 us, and the host adds as much.
+/// Lowest plausible mean latency in ms of random flash reads: the fastest drives take some 10 us, and the host adds as
+/// much.
 const FLASH_READ_MS_LEAST: f64 = 0.02;
 
-/// Checks every load test.
+/// Rules of physics on every load test: Little's law, and latencies that drives can reach.
 pub(super) fn check(evidence: &Evidence, findings: &mut Findings) {
     let floor = floor_ms(&evidence.hardware.disks);
     for test in evidence.test.iter().filter(|test| is_load(test)) {
@@ -52,7 +53,8 @@ struct Reads {
     latency_ms: f64,
 }
 
-/// `None` where no rate or no latency was printed. Rows with an unreadable cell are left out.
+/// The database reads of a test; `None` where no rate or no latency was printed. Rows with an unreadable cell are left
+/// out.
 fn reads(test: &TestFigures) -> Option<Reads> {
     let rows = test.transactional.iter().map(|row| (row.db_reads_per_s, row.db_read_latency_ms));
     let all = rows.chain([(test.reads_per_s, test.read_latency_ms)]);
@@ -65,7 +67,8 @@ fn reads(test: &TestFigures) -> Option<Reads> {
     (per_s > 0.0).then(|| Reads { per_s, latency_ms: waiting_ms / per_s })
 }
 
-/// Reads under way at a time are their rate times their latency (Little). The sessions of a closed load wait for them.
+/// Rule: reads under way are rate times latency (Little's law), and the sessions of a closed load are what waits for
+/// them.
 fn littles_law(test: &TestFigures, reads: &Reads, threads: f64, findings: &mut Findings) {
     let waiting = reads.per_s * reads.latency_ms / 1e3;
     if (WAITING_LEAST * threads..=WAITING_MOST * threads).contains(&waiting) {
@@ -85,7 +88,7 @@ fn littles_law(test: &TestFigures, reads: &Reads, threads: f64, findings: &mut F
     );
 }
 
-/// The least mean read latency of the drives that hold databases, and what they are.
+/// Lowest plausible mean read latency in ms of the drives that hold databases, and the kind of these drives.
 fn floor_ms(disks: &[DiskFigures]) -> Option<(f64, &'static str)> {
     // Every part that serves reads counts: a tier and a read cache as well.
     let others = ["log", "restore", "spare", "reseed", "operating system", "transport", "backup"];

@@ -9,7 +9,7 @@ use solution::{Solution, TestKind};
 
 use super::{Findings, agrees_within, brief, judged, shown, with};
 
-/// Checks the rows of `run.db`.
+/// Rules on the rows of `run.db`.
 pub(super) fn check(data: &RunData, report: &Report, findings: &mut Findings) {
     stray_rows(data, findings);
     no_host_counters(data, findings);
@@ -28,7 +28,7 @@ pub(super) fn check(data: &RunData, report: &Report, findings: &mut Findings) {
     }
 }
 
-/// Tests that rows name and that the run does not have.
+/// Rule: no row names a test that the run does not have.
 fn stray_rows(data: &RunData, findings: &mut Findings) {
     let named = data
         .series
@@ -55,8 +55,8 @@ fn stray_rows(data: &RunData, findings: &mut Findings) {
     }
 }
 
-/// Only a real host counts its processor time; only modelled storage can do without, and drills, whose databases are in
-/// processes of their own.
+/// Rule: a real host that did I/O counted its processor time. Only modelled storage has no such counters, and drills,
+/// whose databases are in processes of their own.
 fn no_host_counters(data: &RunData, findings: &mut Findings) {
     let counted = data.counters.keys().any(|(.., counter)| *counter == Counter::CpuAvailableNs);
     let is_loaded = |test: &Test| test.window_start_ms.is_some() && test.kind != "drill";
@@ -72,7 +72,7 @@ fn no_host_counters(data: &RunData, findings: &mut Findings) {
     }
 }
 
-/// Counted operations of hosts that came to the end of their tests: what a lost host had not yet kept is gone.
+/// Operations of hosts that came to the end of their tests. Rows that a lost host had not yet sent are missing.
 fn at_host(data: &RunData, test: &Test) -> Vec<(Origin, Measure, u64)> {
     let of_hosts = data
         .series
@@ -91,7 +91,8 @@ fn at_host(data: &RunData, test: &Test) -> Vec<(Origin, Measure, u64)> {
     of_hosts.collect()
 }
 
-/// The latency distributions of a host hold every operation that its samples count. Drills record no distributions.
+/// Rule: the latency distributions of a host hold every operation that its samples count. Drills record no
+/// distributions.
 fn distributions(data: &RunData, test: &Test, findings: &mut Findings) {
     if test.kind == TestKind::Drill.name() {
         return;
@@ -114,7 +115,7 @@ fn distributions(data: &RunData, test: &Test, findings: &mut Findings) {
     }
 }
 
-/// What a host did under load is the sum of what its databases and logs did.
+/// Rule: the I/O of a host under load is the sum of the I/O of its databases and logs.
 fn sums(data: &RunData, test: &Test, findings: &mut Findings) {
     let classes = [IoClass::TransactionalRead, IoClass::TransactionalWrite, IoClass::LogWrite];
     let of_load = |measure: &Measure| classes.iter().any(|class| *measure == Measure::Io(*class));
@@ -139,10 +140,10 @@ fn sums(data: &RunData, test: &Test, findings: &mut Findings) {
     }
 }
 
-/// Real hosts count something each second: where nothing was counted for so long, a window has a gap.
+/// Milliseconds without a sample of a real host from which on a window has a gap; real hosts record one each second.
 const LONGEST_SAMPLE_MS: u64 = 3_500;
 
-/// A window that passes for one without gaps has none.
+/// Rule: a window whose verdict says that it has no gap has none.
 fn gaps(data: &RunData, test: &Test, findings: &mut Findings) {
     let (Some(start), Some(end)) = (test.window_start_ms, test.window_end_ms) else { return };
     if data.run.world == WorldKind::Simulated {
@@ -181,7 +182,7 @@ fn verdicts_of(data: &RunData, test: u32) -> impl Iterator<Item = &Verdict> {
     data.verdicts.iter().filter(move |verdict| verdict.test == Some(test))
 }
 
-/// Verdicts judge by the limits that the test announced before its load began.
+/// Rule: verdicts use the limits that the test recorded before its load began.
 fn limits(data: &RunData, test: &Test, findings: &mut Findings) {
     for limit in &test.limits {
         let other = verdicts_of(data, test.ordinal)
@@ -202,7 +203,8 @@ fn limits(data: &RunData, test: &Test, findings: &mut Findings) {
     }
 }
 
-/// What the run set out to show follows from its solution file. Another version may derive it in another way.
+/// Rule: what the run sets out to show follows from its solution file. Only for runs of this version, because another
+/// may derive it differently.
 fn claim(data: &RunData, solution: &Solution, findings: &mut Findings) {
     let Some(recorded) = &data.claim else { return };
     if data.run.tool_version != env!("CARGO_PKG_VERSION") {
@@ -226,9 +228,8 @@ fn claim(data: &RunData, solution: &Solution, findings: &mut Findings) {
     }
 }
 
-/// Whether `wide` is the place of `origin`, or holds it. Lengths, targets and sizes of a run on one real host
-/// against the solution file that it carries. `simulate` may have been given others, and the hosts of a fleet
-/// have shares of them.
+/// Rule: lengths, targets and sizes of a run on one real host are those of the solution file that it carries. `simulate`
+/// may have been given others, and the hosts of a fleet have shares of them.
 fn against_solution(data: &RunData, solution: &Solution, findings: &mut Findings) {
     let [host] = data.hosts.as_slice() else { return };
     if data.run.world != WorldKind::Real {

@@ -16,7 +16,7 @@ use crate::printed_figures::*;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Checks a report of ours.
+/// Checks a `report.json` of Proofload.
 pub fn lint_report(report: &Report) -> Vec<Finding> {
     let mut findings = Findings::default();
     // A run whose solution is no solution file of ours (an imported one) has nothing to be compared with.
@@ -48,10 +48,10 @@ pub fn lint_report(report: &Report) -> Vec<Finding> {
     findings.into_vec()
 }
 
-/// Rules that the rows of a run are checked by as well as its report.
+/// Rules that apply to the rows of a run as well as to its report.
 const OF_BOTH: [&str; 3] = ["instance_sum", "distribution_count", "verdict_missing"];
 
-/// Checks a run folder: the rows of its `run.db`, the report `recomputed` from them, and what lies beside.
+/// Checks a run folder: the rows of its `run.db`, the report `recomputed` from them, and the files beside it.
 pub fn lint_run(data: &RunData, recomputed: &Report, beside: &Beside) -> Vec<Finding> {
     // First: what does not fit its seals need not be looked at further.
     let mut sealed = Findings::default();
@@ -84,13 +84,13 @@ pub fn lint_run(data: &RunData, recomputed: &Report, beside: &Beside) -> Vec<Fin
     findings
 }
 
-/// Share by which a verdict's figure may differ from the tables: they are made by the same arithmetic.
+/// Largest relative difference between the figure of a verdict and the tables, which are made by the same arithmetic.
 const EXACT: f64 = 1e-9;
-/// The same of an imported report, whose printed figures are rounded.
+/// The same for an imported report, whose printed figures are rounded.
 const ROUNDED: f64 = 0.01;
 
-/// A host of a fleet is judged over its own window, and the tables show the part that all hosts have in common: their
-/// figures may differ by the share of the window that the rule of the common window leaves out.
+/// The same for a host of a fleet, which is judged over its own window, while the tables show the time that all hosts
+/// have in common: figures may differ by the share of the window that was not in common.
 fn exact_share(test: &TestReport) -> f64 {
     let in_common = test.verdicts.iter().find(|verdict| verdict.rule == "window_in_common");
     let Some((common_s, _)) = in_common.and_then(|verdict| verdict.measured.zip(verdict.limit)) else {
@@ -99,7 +99,7 @@ fn exact_share(test: &TestReport) -> f64 {
     ROUNDED + IN_STEP_MS as f64 / 1e3 / common_s.max(1.0)
 }
 
-/// Outcome, figure and limit of every verdict.
+/// Rule: outcome, figure and limit of every verdict fit each other and the tables.
 fn verdicts(test: &TestReport, share: f64, findings: &mut Findings) {
     for verdict in &test.verdicts {
         let place = format!("{}: verdict {} of {}", test.name, verdict.rule, verdict.origin);
@@ -128,7 +128,7 @@ fn verdicts(test: &TestReport, share: f64, findings: &mut Findings) {
     }
 }
 
-/// Whether a check that left something out passes for all pages. Of logs, the newest are enough: the verdict
+/// Rule: a check that left something out does not pass for all pages. For logs, the newest are enough: the verdict
 /// says how many.
 fn coverage(test: &TestReport, findings: &mut Findings) {
     let checked = test.checksums.iter().filter(|row| row.read.files == 0);
@@ -180,7 +180,7 @@ fn shown_figure(test: &TestReport, verdict: &Verdict) -> Option<(f64, String)> {
     Some((latency_of(row, rule)?, format!("{} of {}", rule.name(), row.origin)))
 }
 
-/// Limits and targets of the solution file that the run carries.
+/// Rule: limits and targets are those of the solution file that the run carries.
 fn against_solution(report: &Report, solution: &Solution, findings: &mut Findings) {
     let hosts = report.hosts.len().max(1) as f64;
     // A report that says itself that its target is below the plan's contradicts nothing.
@@ -216,13 +216,13 @@ fn against_solution(report: &Report, solution: &Solution, findings: &mut Finding
     }
 }
 
-/// Whether the solution file sets another maximum of the read latency for this kind of test than the published one.
+/// Whether the solution file sets a maximum of the read latency for this kind of test that is not the published one.
 fn sets_maximum(solution: &Solution, kind: &str) -> bool {
     let mut of_kind = solution.tests().filter(|test| test.kind.name() == kind);
     of_kind.any(|test| test.thresholds.read_max_ms != test.published.read_max_ms)
 }
 
-/// The limit of the `nth` test of a kind, from 0: the file has them in the order in which they are carried out.
+/// The limit in the solution file for the `nth` test of a kind, from 0: tests run in the order of the file.
 fn solution_limit(solution: &Solution, test: &TestReport, nth: usize, verdict: &Verdict) -> Option<f64> {
     let deployment = solution.deployment(Some(&verdict.origin.host)).ok()?;
     let kind = [TestKind::Performance, TestKind::Stress].into_iter().find(|kind| kind.name() == test.kind)?;
@@ -230,12 +230,12 @@ fn solution_limit(solution: &Solution, test: &TestReport, nth: usize, verdict: &
     plan::limits(spec).into_iter().find(|limit| limit.rule == verdict.rule).map(|limit| limit.value)
 }
 
-/// A report of ours as facts as printed, so that the rules for those apply.
+/// A `report.json` in the form of printed figures, so that their rules can check it.
 pub fn printed_figures(report: &Report) -> Evidence {
     facts_of(report, |_| true)
 }
 
-/// The same of some of its tests; the first performance test among them is summed up.
+/// Some of its tests as printed figures; the first performance test among them makes the summary.
 fn facts_of(report: &Report, wanted: impl Fn(&TestReport) -> bool) -> Evidence {
     let mut evidence = Evidence { schema_version: 1, ..Evidence::default() };
     evidence.solution.title = report.run.solution.clone();
@@ -259,7 +259,7 @@ fn facts_of(report: &Report, wanted: impl Fn(&TestReport) -> bool) -> Evidence {
     evidence
 }
 
-/// I/O per second of a host: from its own rows, or from the totals if it is alone.
+/// I/O per second of a host: from its own rows, or from the totals if it is the only one.
 fn host_rate(test: &TestReport, host: &str, measure: &str) -> Option<f64> {
     if test.hosts.is_empty() {
         return test.measures.iter().find(|row| row.measure == measure).map(|row| row.figures.per_s);
@@ -295,8 +295,8 @@ fn summarise(report: &Report, test: &TestReport, summary: &mut Summary) {
     }
 }
 
-/// The length that a window was planned to have, and so must have had. A window that was cut, or that a
-/// process which stood still closed late, is reported as such and need not have it.
+/// Hours that a window was planned for and so must have had. A window that was cut short, or closed late by a process
+/// that stood still, is reported as such and need not have them.
 fn planned_hours(test: &TestReport) -> Option<f64> {
     let has_gaps = test
         .verdicts
@@ -403,7 +403,8 @@ fn backups(test: &TestReport, host: &str) -> Vec<BackupClaims> {
     .collect()
 }
 
-/// Our tables give the replay time of each instance, so each is a report of its own.
+/// Soft recoveries as printed figures: tables give the replay time of each instance, so each makes a report of its
+/// own.
 fn recoveries(test: &TestReport) -> impl Iterator<Item = TestFigures> + '_ {
     test.recoveries.iter().map(|row| TestFigures {
         id: format!("{} of {}", test.name, row.origin.instance.as_deref().unwrap_or(&row.origin.host)),

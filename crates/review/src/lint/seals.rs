@@ -4,7 +4,7 @@ use evidence::{BrokenKind, Chain, Report, RunData, sha256_hex};
 
 use super::{Finding, Findings, brief};
 
-/// What lies in a run folder beside the rows.
+/// The files of a run folder beside its `run.db`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Beside {
     /// The text of `report.json`.
@@ -13,13 +13,13 @@ pub struct Beside {
     pub html: Option<String>,
     /// The text of `junit.xml`.
     pub junit: Option<String>,
-    /// What of `attestation.json` does not fit the run.
+    /// What of `attestation.json` contradicts the run.
     pub attestation: Option<String>,
     /// Other files of the folder, which no seal covers.
     pub unsealed: Vec<String>,
 }
 
-/// Rows and seals that do not fit.
+/// Rule: rows fit their seals.
 pub(super) fn chain(chain: &Chain, findings: &mut Findings) {
     for broken in &chain.broken {
         let (rule, text) = match broken.kind {
@@ -32,7 +32,7 @@ pub(super) fn chain(chain: &Chain, findings: &mut Findings) {
     }
 }
 
-/// Whether a run whose file was closed in order says how it ended. A killed run leaves its file open.
+/// Rule: a run whose file was closed in order says how it ended. A killed run leaves its file open.
 pub(super) fn ending(data: &RunData, findings: &mut Findings) {
     if data.run.ending.is_none() && (data.seals.closed || data.seals.ended) {
         let text = "the recorder closed the file, so the run has an ending";
@@ -41,7 +41,7 @@ pub(super) fn ending(data: &RunData, findings: &mut Findings) {
     }
 }
 
-/// Whether every seal is signed by `key`, 64 hexadecimal digits. Evidence without seals is not.
+/// Rule: every seal is signed by `key`, 64 hexadecimal digits. Evidence without seals breaks it.
 pub fn signed_by(chain: Option<&Chain>, key: &str) -> Option<Finding> {
     let signer = chain.and_then(|chain| chain.signer.as_deref());
     if signer == Some(key) && chain.is_some_and(|chain| chain.ended) {
@@ -59,8 +59,8 @@ pub fn signed_by(chain: Option<&Chain>, key: &str) -> Option<Finding> {
     findings.into_vec().pop()
 }
 
-/// `report.html` and `junit.xml` against what this program makes. Files of another version cannot be made again:
-/// of a page the digest of `report.json` is compared that it carries.
+/// Rule: `report.html` and `junit.xml` are what this program makes of the report. Pages of another version cannot be
+/// made again; they must carry the digest of `report.json`.
 pub(super) fn pages(recomputed: &Report, beside: &Beside, findings: &mut Findings) {
     let (Some(html), Ok(page)) = (&beside.html, recomputed.html()) else {
         if let Some(junit) = &beside.junit {
@@ -82,7 +82,7 @@ pub(super) fn pages(recomputed: &Report, beside: &Beside, findings: &mut Finding
     }
 }
 
-/// The first line of a file that this program writes otherwise.
+/// The first line in which a file differs from what this program writes.
 fn same_lines(name: &str, written: &str, made: &str, findings: &mut Findings) {
     if written == made {
         return;
@@ -99,7 +99,7 @@ fn same_lines(name: &str, written: &str, made: &str, findings: &mut Findings) {
     );
 }
 
-/// Whether this version of the program made a page.
+/// Whether this version of the program wrote a page.
 pub(super) fn is_ours(html: &str) -> bool {
     meta(html, "generator").and_then(|name| name.strip_prefix("Proofload ")) == Some(Report::PROGRAM)
 }

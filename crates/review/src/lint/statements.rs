@@ -71,7 +71,7 @@ fn twice(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// The word after `name`, without a comma.
+/// The word after `name` in a text, without a comma.
 fn version_after<'a>(text: &'a str, name: &str) -> &'a str {
     let after = text.split_once(name).map_or("", |(_, after)| after);
     after.split_whitespace().next().unwrap_or_default().trim_end_matches(',')
@@ -158,7 +158,7 @@ fn mailboxes(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// I/O per second and mailbox are what the tables give.
+/// Rule: stated I/O per second and mailbox follow from the tables.
 fn per_mailbox(evidence: &Evidence, findings: &mut Findings) {
     let (solution, summary) = (&evidence.solution, &evidence.summary);
     let all = known(solution.mailboxes);
@@ -189,7 +189,7 @@ fn per_mailbox(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// Per group by per server is the number of servers, in every row.
+/// Rule: figures per group by figures per server are the number of servers, in every row of the sizing table.
 fn divisor(calculator: &BTreeMap<String, toml::Value>, findings: &mut Findings) {
     let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|n| n as f64));
     let mut rows: Vec<(&str, f64)> = Vec::new();

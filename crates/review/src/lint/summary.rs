@@ -6,7 +6,7 @@ use crate::printed_figures::{Evidence, InstanceRow, SummaryRow, TestFigures, all
 
 type Cell = (&'static str, &'static str, fn(&SummaryRow) -> Option<f64>);
 
-/// Columns that add up over servers.
+/// Columns of the summary that are summed up over servers.
 const RATES: [Cell; 4] = [
     ("achieved_iops", "1/s", |row| row.achieved_iops),
     ("reads_per_s", "1/s", |row| row.reads_per_s),
@@ -14,7 +14,7 @@ const RATES: [Cell; 4] = [
     ("log_writes_per_s", "1/s", |row| row.log_writes_per_s),
 ];
 
-/// Columns that are averaged over servers.
+/// Columns of the summary that are averaged over servers.
 const LATENCIES: [Cell; 3] = [
     ("read_latency_ms", "ms", |row| row.read_latency_ms),
     ("write_latency_ms", "ms", |row| row.write_latency_ms),
@@ -56,7 +56,7 @@ fn row_sum(row: &SummaryRow, place: &str, findings: &mut Findings) {
     }
 }
 
-/// All servers under test have a row.
+/// Whether every server under test has a row in the summary.
 fn complete(evidence: &Evidence) -> bool {
     let tested = known(evidence.solution.servers_tested);
     !evidence.summary.server.is_empty()
@@ -127,7 +127,7 @@ fn achieved(test: Option<&TestFigures>) -> Option<f64> {
     known(test.and_then(|test| test.achieved_iops))
 }
 
-/// A row of the summary against the performance report of its server.
+/// Rule: a row of the summary fits the performance report of its server.
 fn against_reports(evidence: &Evidence, row: &SummaryRow, findings: &mut Findings) {
     let Some(performance) = report_of(evidence, "performance", row.server) else { return };
     let (Some(printed), Some(measured)) = (known(row.achieved_iops), known(performance.achieved_iops)) else {
@@ -173,7 +173,7 @@ fn against_reports(evidence: &Evidence, row: &SummaryRow, findings: &mut Finding
     cells(row, &runs, &at, findings);
 }
 
-/// The other cells of a row against the runs that they may come from.
+/// Rule: the other cells of a summary row fit the reports they may come from.
 fn cells(row: &SummaryRow, runs: &[&TestFigures], at: &str, findings: &mut Findings) {
     type Measured = fn(&TestFigures) -> Option<f64>;
     // EMC's latencies are those of volumes, in whole milliseconds: half a digit covers them.
@@ -211,7 +211,7 @@ fn cells(row: &SummaryRow, runs: &[&TestFigures], at: &str, findings: &mut Findi
     }
 }
 
-/// Mean of a column of which a scan left at least half readable: instances of one server differ little.
+/// Mean of a column if at least half of it is readable in the scan: instances of one server differ little.
 fn readable_mean(test: &TestFigures, column: fn(&InstanceRow) -> Option<f64>) -> Option<f64> {
     let cells: Vec<f64> = test.transactional.iter().filter_map(|row| known(column(row))).collect();
     let enough = !cells.is_empty() && cells.len() * 2 >= test.transactional.len();

@@ -3,7 +3,7 @@
 use super::{Findings, agrees, agrees_within, half_digit, with};
 use crate::printed_figures::{Evidence, TestFigures, Text, known, sum};
 
-/// A window closes with a sample, which a busy host takes up to so much later.
+/// Seconds that a window may close late: it ends with a sample, which a busy host takes late.
 const LATE_CLOSE_S: f64 = 1.0;
 
 pub fn check(evidence: &Evidence, findings: &mut Findings) {
@@ -37,12 +37,12 @@ pub fn check(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// Transactional I/O of a report by its instance table.
+/// Transactional I/O per second of a report, from its instance table.
 pub fn transactional_iops(test: &TestFigures) -> Option<f64> {
     sum(test.transactional.iter().flat_map(|row| [row.db_reads_per_s, row.db_writes_per_s]))
 }
 
-/// All database I/O of a report, maintenance included.
+/// Database I/O per second of a report, maintenance included.
 pub fn total_iops(test: &TestFigures) -> Option<f64> {
     sum(test.total.iter().flat_map(|row| [row.db_reads_per_s, row.db_writes_per_s]))
 }
@@ -113,7 +113,7 @@ fn sums(test: &TestFigures, findings: &mut Findings) {
     }
 }
 
-/// Transactional plus maintenance = total, for every instance that a scan did not damage.
+/// Rule: transactional and maintenance reads make up all reads, for every instance that a scan did not damage.
 fn reads(test: &TestFigures, findings: &mut Findings) {
     for total in &test.total {
         let part = test.transactional.iter().find(|row| row.n == total.n).and_then(|row| row.db_reads_per_s);

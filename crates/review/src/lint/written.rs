@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::{Findings, brief, with};
 
-/// Checks `json`, the text of `report.json`. A program writes the page together with it, so if the page is of this
-/// version, the report is too.
+/// Rule: `json`, the text of `report.json`, is what this program makes of the rows. It is written together with the
+/// page, so a page of this version means a report of this version.
 pub(super) fn check(recomputed: &Report, json: &str, page_is_ours: bool, findings: &mut Findings) {
     let place = "report.json";
     let written = match Report::read(json) {
@@ -49,8 +49,8 @@ pub(super) fn check(recomputed: &Report, json: &str, page_is_ours: bool, finding
     }
 }
 
-/// Leaves the conditions that both versions know, and no sentences about the others. How many of the conditions a run
-/// recorded, and what stayed unseen, depends on the version that counts them.
+/// Removes conditions that only one of two versions knows, and sentences about them. Which conditions a run records,
+/// and which faults stay unseen, depends on the version.
 fn known_to_both(written: &Report, raw: &mut Value, made: &mut Report) {
     let names = made.verdict.conditions.iter().map(|row| row.name.clone());
     let of_made: Vec<String> = names.filter(|name| name != "rules_percent").collect();
@@ -75,8 +75,8 @@ fn known_to_both(written: &Report, raw: &mut Value, made: &mut Report) {
 
 const MISSING: &str = "missing";
 
-/// The first place where two documents differ: path, one value, the other. Unless `is_whole`, a field that one of them
-/// lacks is passed over.
+/// The first place where two documents differ: path, one value, the other. Unless `is_whole`, a field that only one of
+/// them has is passed over.
 fn difference(
     written: &Value,
     computed: &Value,

@@ -6,7 +6,7 @@ use super::document::{Block, Section};
 use super::parts::{self, optional, pair};
 use super::{Subject, picture};
 
-/// The solution: servers, copies, failures, sizing.
+/// The section about the solution: servers, copies, failures, sizing.
 pub fn description(subject: &Subject<'_>) -> Section {
     let plan = subject.plan;
     let mut section = Section::new("Solution description");
@@ -32,7 +32,7 @@ pub fn description(subject: &Subject<'_>) -> Section {
     section
 }
 
-/// What each kind of failure leaves, and which one the tests are for.
+/// A table of the failures: what each leaves, and which one the tests are for.
 fn failures(subject: &Subject<'_>, section: &mut Section) {
     let plan = subject.plan;
     section.heading("Failures");
@@ -91,7 +91,7 @@ fn sizing(plan: &plan::Plan, section: &mut Section) {
     section.table(&["", "Database", "Server", "Group", "Environment"], rows.collect());
 }
 
-/// For whom it is.
+/// The section about the customer profile that the solution is for.
 pub fn customer(subject: &Subject<'_>) -> Section {
     let plan = subject.plan;
     let mut section = Section::new("Targeted customer profile");
@@ -114,7 +114,7 @@ pub fn customer(subject: &Subject<'_>) -> Section {
     section
 }
 
-/// The parts that took part, as tables.
+/// Tables of the hardware that took part in the tests.
 pub fn tested(subject: &Subject<'_>) -> Section {
     let plan = subject.plan;
     let mut section = Section::new(subject.title("Tested deployment"));
@@ -153,7 +153,7 @@ pub fn tested(subject: &Subject<'_>) -> Section {
     section
 }
 
-/// Drivers, firmware, queue depths, multipath: as captured on the hosts.
+/// Tables of drivers, firmware, queue depths and multipath, as captured on the hosts.
 fn environment(subject: &Subject<'_>, section: &mut Section) {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for report in subject.runs {

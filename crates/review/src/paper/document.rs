@@ -6,39 +6,39 @@ use evidence::markup::escape;
 
 use crate::markup;
 
-/// A piece of a section.
+/// A paragraph, table or picture of a section.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {
     /// A paragraph.
     Text(String),
-    /// Something that only the author can write: what belongs here.
+    /// A place that only the author can fill in: what belongs there.
     Author(String),
-    /// A heading below the section's.
+    /// A heading below that of the section.
     Heading(String),
     /// A table with its column heads.
     Table(Vec<String>, Vec<Vec<String>>),
-    /// A picture (SVG of ours) and its words.
+    /// An SVG picture and its text description.
     Picture(String, String),
     /// A link to a file beside the document.
     File(String, String),
 }
 
-/// A section.
+/// A section of the paper.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Section {
     /// Title.
     pub title: String,
-    /// Its pieces.
+    /// Its paragraphs, tables and pictures.
     pub blocks: Vec<Block>,
 }
 
 impl Section {
-    /// An empty section.
+    /// A section without content.
     pub fn new(title: impl Into<String>) -> Section {
         Section { title: title.into(), blocks: Vec::new() }
     }
 
-    /// On paper, a section begins a page unless it is short.
+    /// Whether the section is short enough to follow another on a printed page; others begin a new one.
     fn is_short(&self) -> bool {
         let large = |block: &&Block| matches!(block, Block::Table(..) | Block::Picture(..) | Block::File(..));
         self.blocks.iter().filter(large).count() < 2
@@ -50,7 +50,7 @@ impl Section {
         self
     }
 
-    /// Adds a place for the author.
+    /// Adds a place that the author fills in.
     pub fn author(&mut self, what: impl Into<String>) -> &mut Section {
         self.blocks.push(Block::Author(what.into()));
         self
@@ -71,10 +71,10 @@ impl Section {
     }
 }
 
-/// A document.
+/// The paper, independent of its form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// Line above the title.
+    /// Line above the title, such as the kind of paper.
     pub kicker: String,
     /// Title.
     pub title: String,
@@ -82,7 +82,7 @@ pub struct Document {
     pub sections: Vec<Section>,
 }
 
-/// How a place for the author begins; also what to search for.
+/// Beginning of a place that the author fills in; also what to search for.
 pub const AUTHOR: &str = "TO BE WRITTEN BY THE AUTHOR";
 
 impl Document {
@@ -101,7 +101,7 @@ impl Document {
         markup::page(&self.kicker, &self.title, &body)
     }
 
-    /// The document as Markdown. Pictures are in the page only; their words stay.
+    /// The document as Markdown. Pictures are in the page only; Markdown has their text descriptions.
     pub fn markdown(&self) -> String {
         let mut text = format!("*{}*\n\n# {}\n", plain(&self.kicker), plain(&self.title));
         for section in &self.sections {
@@ -155,7 +155,7 @@ fn markdown_block(text: &mut String, block: &Block) {
     };
 }
 
-/// Text that Markdown takes for nothing but text, on one line.
+/// Text on one line in which Markdown finds no markup.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {

@@ -22,33 +22,33 @@ use solution::Solution;
 pub use document::{AUTHOR, Block, Document, Section};
 pub use results::file_name;
 
-/// Why there is no paper.
+/// Why no paper was written.
 #[derive(Debug, thiserror::Error)]
 pub enum PaperError {
-    /// A run was simulated and the paper may not say so.
+    /// A run was simulated, and `--simulated` was not given.
     #[error("run {0} was simulated: it predicts and proves nothing, so no paper may call it tested")]
     Simulated(String),
-    /// Simulated and measured runs together.
+    /// Simulated and measured runs were given together.
     #[error(
         "run {simulated} was simulated and run {measured} was measured: a paper is about one or the other"
     )]
     Mixed {
-        /// A simulated run.
+        /// One of the simulated runs.
         simulated: String,
-        /// A measured run.
+        /// One of the measured runs.
         measured: String,
     },
-    /// A run belongs to something else.
+    /// A run is one of another solution.
     #[error("run {run} is of solution `{found}`, the solution file describes `{wanted}`")]
     OtherSolution {
         /// The run.
         run: String,
-        /// Its solution.
+        /// The solution of the run.
         found: String,
         /// The solution of the paper.
         wanted: String,
     },
-    /// The rows of a run do not fit its seals.
+    /// The rows of a run contradict its seals.
     #[error("run {run} was changed after it was recorded: {misfit}")]
     Changed {
         /// The run.
@@ -56,12 +56,12 @@ pub enum PaperError {
         /// The first contradiction.
         misfit: String,
     },
-    /// There is nothing to publish.
+    /// No run was given.
     #[error("no run is given")]
     NoRun,
 }
 
-/// What a paper is made of.
+/// The solution and the runs that a paper is made of.
 pub struct Subject<'a> {
     solution: &'a Solution,
     plan: &'a Plan,
@@ -70,18 +70,18 @@ pub struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// "tested" or "simulated", as the runs were.
+    /// The word for how the runs were made: "tested" or "simulated".
     fn done(&self) -> &'static str {
         if self.simulated { "simulated" } else { "tested" }
     }
 
-    /// The same at the head of a title.
+    /// That word with a capital, for titles.
     fn title(&self, tested: &str) -> String {
         if self.simulated { format!("{tested} (simulated, predicted by a model)") } else { tested.to_owned() }
     }
 }
 
-/// Writes the paper. `may_say_simulated` lets simulated runs in, in those words.
+/// Makes the paper. `may_say_simulated` allows simulated runs, which the paper then calls so everywhere.
 pub fn paper(
     solution: &Solution,
     plan: &Plan,
@@ -129,7 +129,7 @@ pub fn paper(
     Ok(Document { kicker, title: wanted.clone(), sections })
 }
 
-/// What a run proves: its grade, then the sentence.
+/// The result of a run in a sentence: its grade, then the headline.
 fn judgement(report: &Report) -> String {
     let judged = &report.verdict;
     format!("Grade: {}. {} (run {})", judged.grade.words(), judged.headline, report.run.id)

@@ -21,7 +21,7 @@ fn or_author(value: Option<String>) -> String {
     value.unwrap_or_else(|| AUTHOR.to_owned())
 }
 
-/// The configuration under test.
+/// The section about the configuration under test.
 pub fn configuration(subject: &Subject<'_>) -> Vec<Vec<String>> {
     let plan = subject.plan;
     let done = subject.done();
@@ -67,7 +67,7 @@ pub fn configuration(subject: &Subject<'_>) -> Vec<Vec<String>> {
     rows
 }
 
-/// The storage and the servers.
+/// Tables of storage and servers.
 pub fn hardware(subject: &Subject<'_>) -> Vec<Vec<String>> {
     let solution = subject.solution;
     let array = solution.array.as_ref();
@@ -107,8 +107,8 @@ pub fn hardware(subject: &Subject<'_>) -> Vec<Vec<String>> {
     ]
 }
 
-/// Disks that hold databases and logs of the servers under test; of pools alike as many as the planner counts,
-/// those that these servers need.
+/// Number of disks of the servers under test that hold databases and logs; of equal pools, as many as the planner says
+/// these servers need.
 fn disks_tested(subject: &Subject<'_>) -> u64 {
     let solution = subject.solution;
     let holds = |volume: &&VolumeInfo| matches!(volume.role, Role::Database | Role::Log);
@@ -135,7 +135,7 @@ fn disks_tested(subject: &Subject<'_>) -> u64 {
     own.sum::<u64>() + of_pools.sum::<u64>()
 }
 
-/// Drivers, queues, paths and versions.
+/// Tables of drivers, queues, paths and versions.
 pub fn software(subject: &Subject<'_>) -> Vec<Vec<String>> {
     let simulated = subject.runs[0].run.world == WorldKind::Simulated;
     let rows = || subject.runs.iter().flat_map(|run| &run.environment);
@@ -191,7 +191,7 @@ fn uses<'a>(subject: &'a Subject<'_>, role: &'a str) -> impl Iterator<Item = &'a
     storage.volumes.iter().chain(&storage.pools).filter(move |one| one.role == role)
 }
 
-/// Disks for one purpose: a column for each kind of volume or pool, a row for each property.
+/// Table of the disks for one purpose: a column for each kind of volume or pool, a row for each property.
 pub fn disks(subject: &Subject<'_>, role: &str) -> (Vec<String>, Vec<Vec<String>>) {
     let solution = subject.solution;
     let mut head = vec![String::new()];

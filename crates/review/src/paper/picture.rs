@@ -10,7 +10,8 @@ const NAMES: f64 = 110.0;
 const WIDTH: f64 = 720.0;
 const TOP: f64 = 34.0;
 
-/// The picture. Many databases share a row height of two units: a pattern is seen even where names are not.
+/// The picture of the copies on the servers. Many databases share a row height of two units: a pattern is seen even
+/// where names are not.
 pub fn layout(plan: &Plan) -> String {
     let databases = &plan.layout.databases;
     let servers = plan.servers.len().max(1);

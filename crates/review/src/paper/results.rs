@@ -19,7 +19,7 @@ const LOAD_HEAD: [&str; 9] = [
     "Read p99 ms",
 ];
 
-/// The result summary.
+/// The summary of the results.
 pub fn summary(subject: &Subject<'_>) -> Section {
     let mut section = Section::new(subject.title("Test result summary"));
     reliability(subject, &mut section);
@@ -103,7 +103,7 @@ fn reliability(subject: &Subject<'_>, section: &mut Section) {
     section.table(&["Test", "Length", "Limits kept", "Bad pages", "Carried out to its end"], rows);
 }
 
-/// Rate, mean latency and its 99th percentile.
+/// Operations per second, mean latency and 99th percentile in ms.
 type Measured = Option<(f64, Option<f64>, Option<f64>)>;
 
 fn load_rows(report: &Report, test: &TestReport) -> Vec<Vec<String>> {
@@ -153,7 +153,7 @@ fn load_rows(report: &Report, test: &TestReport) -> Vec<Vec<String>> {
     rows
 }
 
-/// Mean of the databases and sum of each server, as papers print the rates of a backup.
+/// Rates of a backup as papers print them: mean of the databases and sum of each server.
 fn backup_sums(test: &TestReport) -> Vec<Vec<String>> {
     let rates: Vec<(&str, f64)> =
         test.backups.iter().filter_map(|row| Some((row.origin.host.as_str(), row.mib_per_s?))).collect();
@@ -172,7 +172,7 @@ fn backup_sums(test: &TestReport) -> Vec<Vec<String>> {
     lines
 }
 
-/// Backup: what was measured, and a place for the strategy.
+/// The section about backup: what was measured, and a place for the author's strategy.
 pub fn backup_strategy(subject: &Subject<'_>) -> Section {
     let mut section = Section::new("Backup strategy");
     section.author("how this solution is backed up and restored, and which copies stand in for a backup");
@@ -182,7 +182,7 @@ pub fn backup_strategy(subject: &Subject<'_>) -> Section {
     section
 }
 
-/// The detailed reports: limits and instances of every test, and the whole report as a file.
+/// The appendices: limits and instances of every test, and a link to the whole report.
 pub fn appendices(subject: &Subject<'_>) -> Vec<Section> {
     let runs = subject.runs.iter().enumerate();
     runs.map(|(n, report)| {
@@ -210,7 +210,7 @@ pub fn appendices(subject: &Subject<'_>) -> Vec<Section> {
     .collect()
 }
 
-/// Name of the file that holds the report of a run, beside the paper.
+/// Name of the file beside the paper that holds the report of a run.
 pub fn file_name(run: usize) -> String {
     format!("appendix-{}.html", run + 1)
 }

@@ -10,7 +10,7 @@ use toml::value::Datetime;
 
 pub use report::*;
 
-/// A moment without a time zone, as reports print it.
+/// A date and time without a time zone, as reports print it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Instant(pub Datetime);
@@ -47,27 +47,27 @@ macro_rules! printed {
 
 mod report;
 
-/// Whether there is nothing to write down.
+/// Whether a value is empty, so that the text form leaves it out.
 fn is_absent<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
 printed! {
-    /// Everything that one document says.
+    /// Printed figures: everything that one published paper or foreign report states.
     Evidence {
         /// Version of these keys: 1.
         schema_version: u32,
-        /// What was built and how it was loaded.
+        /// The solution and its load, as stated.
         solution: SolutionClaims,
-        /// What it was built from.
+        /// The hardware, as stated.
         hardware: HardwareClaims,
-        /// Where the copies lie.
+        /// Which servers hold copies of which database.
         layout: LayoutFigures,
         /// Sizing table: per database, server, group, environment.
         calculator: BTreeMap<String, toml::Value>,
-        /// The result section.
+        /// The table of results.
         summary: Summary,
-        /// One report of the load generator each.
+        /// A report of the load generator for each test and server.
         test: Vec<TestFigures>,
     }
 }
@@ -87,15 +87,15 @@ printed! {
         mailboxes: Option<f64>,
         /// Quota.
         mailbox_quota_mb: Option<f64>,
-        /// Quota as stated in the conclusion.
+        /// Mailbox quota in MB.
         mailbox_quota_mb_in_conclusion: Option<f64>,
-        /// I/O per second and mailbox, headroom included.
+        /// I/O per second and mailbox that the solution is for, headroom included.
         iops_per_mailbox: Option<f64>,
-        /// The same as the paper says was reached.
+        /// I/O per second and mailbox that the text says was reached.
         stated_achieved_iops_per_mailbox: Option<f64>,
-        /// Headroom.
+        /// Headroom in percent.
         headroom_pct: Option<f64>,
-        /// Headroom as stated elsewhere.
+        /// Headroom in percent as another place of the text states it.
         stated_headroom_pct: Option<f64>,
         /// Servers.
         servers: Option<f64>,
@@ -115,7 +115,7 @@ printed! {
         total_test_database_tb: Option<f64>,
         /// Share of the capacity that the test databases take.
         storage_used_pct: Option<f64>,
-        /// Target of a server.
+        /// Target in I/O per second of a server.
         target_iops_per_server: Option<f64>,
         /// Initiator version in the list of changes.
         initiator_version_elsewhere: String,
@@ -123,13 +123,13 @@ printed! {
 }
 
 printed! {
-    /// Databases of a server.
+    /// Databases of a server, by the state of their copies.
     PerServer {
         /// Copies.
         total: Option<f64>,
-        /// Active ones.
+        /// Active copies.
         active: Option<f64>,
-        /// Passive ones.
+        /// Passive copies.
         passive: Option<f64>,
     }
 }
@@ -137,39 +137,39 @@ printed! {
 printed! {
     /// `[hardware]`.
     HardwareClaims {
-        /// The host: model, software.
+        /// Model and software of the servers.
         host: BTreeMap<String, toml::Value>,
-        /// The storage.
+        /// Model of the storage.
         storage_model: String,
-        /// Adapters.
+        /// Host bus adapters.
         hba: String,
         /// Switches.
         switch: String,
-        /// Shelves: model, bays.
+        /// Shelves: model and number of bays.
         enclosure: BTreeMap<String, toml::Value>,
         /// Disks tested.
         disks_tested: Option<f64>,
         /// Disks tested in a server.
         disks_tested_per_server: Option<f64>,
-        /// Raw capacity.
+        /// Raw capacity in TB.
         raw_capacity_tb: BTreeMap<String, f64>,
-        /// Raw capacity of a cluster.
+        /// Raw capacity of a cluster in GB.
         raw_capacity_gb: Option<f64>,
-        /// Formatted capacity.
+        /// Formatted capacity in TB.
         formatted_capacity_tb: Option<f64>,
         /// Unit that was printed beside it, where it is not TB.
         formatted_capacity_printed_unit: String,
-        /// Formatted capacity of a volume.
+        /// Formatted capacity of a volume in GB.
         formatted_capacity_gb_per_lun: Option<f64>,
-        /// Formatted by raw.
+        /// Formatted capacity in percent of raw capacity.
         storage_utilization_pct: Option<f64>,
-        /// Data by formatted, or by raw.
+        /// Data in percent of formatted (or raw) capacity.
         database_utilization_pct: Option<f64>,
-        /// Short keywords.
+        /// Keywords for features of the storage.
         features: Vec<String>,
         /// Models of hardware that the text names outside the tables.
         models_in_prose: Vec<String>,
-        /// Groups of disks.
+        /// Groups of equal disks.
         disks: Vec<DiskFigures>,
     }
 }
@@ -177,28 +177,28 @@ printed! {
 printed! {
     /// `[[hardware.disks]]`.
     DiskFigures {
-        /// What they are for.
+        /// Purpose of the disks, such as databases or logs.
         role: String,
-        /// Model.
+        /// Model of the disk.
         model: String,
         /// Kind, such as `NL-SAS` or `SATA SSD`.
         #[serde(rename = "type")]
         drive_type: String,
         /// Turns per minute; none of flash.
         rpm: Option<f64>,
-        /// Decimal size of one.
+        /// Capacity of one disk in GB (10^9 bytes).
         capacity_gb: Option<f64>,
-        /// How many.
+        /// Number of disks.
         count: Option<f64>,
         /// RAID level.
         raid: String,
-        /// Disks of a volume.
+        /// Disks that a volume is made of.
         disks_per_lun: Option<f64>,
-        /// Raw capacity of the group.
+        /// Raw capacity of the group in GB.
         raw_gb: Option<f64>,
-        /// Formatted capacity of the group.
+        /// Formatted capacity of the group in GB.
         formatted_gb: Option<f64>,
-        /// Volumes that the text says they make.
+        /// Number of volumes that the text says they make.
         volumes_printed: Option<f64>,
     }
 }
@@ -210,31 +210,31 @@ printed! {
         servers: Vec<String>,
         /// Servers of each site or enclosure.
         server_groups: BTreeMap<String, Vec<String>>,
-        /// Without a failure.
+        /// Load of each server without a failure.
         normal: LoadPerServer,
-        /// In the failure that was tested.
+        /// Load of each server in the failure that was tested.
         failed: LoadPerServer,
-        /// Copies of each database.
+        /// Copies of each database, by server.
         databases: Vec<DatabaseCopies>,
     }
 }
 
 printed! {
-    /// Load of a server.
+    /// Databases and mailboxes of a server.
     LoadPerServer {
-        /// Active databases.
+        /// Active databases of a server.
         active_databases_per_server: Option<f64>,
-        /// Mailboxes.
+        /// Mailboxes of a server.
         mailboxes_per_server: Option<f64>,
     }
 }
 
 printed! {
-    /// Copies of a database.
+    /// A database and the servers with its copies.
     DatabaseCopies {
-        /// Name.
+        /// Name of the database.
         db: String,
-        /// Server and activation preference.
+        /// Activation preference of the copy by server.
         copies: Vec<(String, u32)>,
     }
 }
@@ -254,11 +254,11 @@ printed! {
         performance_hours: Option<f64>,
         /// Length of the stress test.
         stress_hours: Option<f64>,
-        /// Backup.
+        /// Result of the backup test.
         backup_mb_per_s: Option<BackupSummary>,
-        /// Backup to disk.
+        /// Result of the backup-to-disk test.
         backup_to_disk: Option<BackupToDiskSummary>,
-        /// Soft recovery.
+        /// Result of the soft recovery test.
         recovery: Option<RecoverySummary>,
     }
 }
@@ -266,39 +266,39 @@ printed! {
 printed! {
     /// A row of the result table.
     SummaryRow {
-        /// Server, from 1.
+        /// Number of the server, from 1.
         server: u32,
-        /// Target.
+        /// Target in transactional I/O per second.
         target_iops: Option<f64>,
         /// Transactional I/O per second.
         achieved_iops: Option<f64>,
-        /// Database reads.
+        /// Database reads per second.
         reads_per_s: Option<f64>,
-        /// Database writes.
+        /// Database writes per second.
         writes_per_s: Option<f64>,
-        /// Mean read latency.
+        /// Mean read latency in ms.
         read_latency_ms: Option<f64>,
-        /// Mean write latency.
+        /// Mean write latency in ms.
         write_latency_ms: Option<f64>,
-        /// Log writes.
+        /// Log writes per second.
         log_writes_per_s: Option<f64>,
-        /// Mean log write latency.
+        /// Mean log write latency in ms.
         log_write_latency_ms: Option<f64>,
-        /// Backup, each database.
+        /// Backup rate of each database in MB per second.
         backup_mb_per_s_per_database: Option<f64>,
-        /// Backup of the server.
+        /// Backup rate of the server in MB per second.
         backup_mb_per_s: Option<f64>,
-        /// Replay of one log.
+        /// Seconds to replay one log.
         recovery_seconds_per_log: Option<f64>,
     }
 }
 
 printed! {
-    /// Backup in the summary.
+    /// Backup rates in the summary.
     BackupSummary {
-        /// Each database.
+        /// MB per second of each database.
         per_database: Option<f64>,
-        /// Each server.
+        /// MB per second of each server.
         per_server: Option<f64>,
     }
 }
@@ -306,13 +306,13 @@ printed! {
 printed! {
     /// Backup to disk in the summary.
     BackupToDiskSummary {
-        /// Size of the storage group.
+        /// Size of the storage group in MB.
         storage_group_mb: Option<f64>,
         /// Unit that was printed beside it, where it is not MB.
         storage_group_printed_unit: String,
-        /// Time it took.
+        /// Seconds that it took.
         elapsed_s: Option<f64>,
-        /// Rate.
+        /// MB per second.
         mb_per_s: Option<f64>,
     }
 }
@@ -322,53 +322,53 @@ printed! {
     RecoverySummary {
         /// Logs replayed.
         logs: Option<f64>,
-        /// The same as stated elsewhere.
+        /// Logs replayed, as another place of the text states it.
         logs_stated_elsewhere: Option<f64>,
-        /// Replay of one log.
+        /// Seconds to replay one log.
         seconds_per_log: Option<f64>,
     }
 }
 
 impl Evidence {
-    /// The text form: the file that [`crate::open`] reads again.
+    /// The figures as text: the file that [`crate::open`] reads again.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(self)
     }
 
-    /// Tests of a kind with the tables or the total of a server.
+    /// Reports of a kind with the instance tables or the total of a server.
     pub fn tests<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a TestFigures> {
         self.test.iter().filter(move |test| test.kind == kind)
     }
 }
 
-/// A figure that was printed and could be read.
+/// The value of a figure that was printed and could be read.
 pub fn known(value: Option<f64>) -> Option<f64> {
     value.filter(|value| value.is_finite())
 }
 
-/// A count that sums can hold.
+/// A count of at most `most`, so that sums cannot overflow.
 pub fn bounded(value: f64, most: u64) -> u64 {
     (value.max(0.0) as u64).min(most)
 }
 
-/// A printed figure as a whole number. Damaged or hostile ones are cut to what sums can hold: 2^50 of anything printed
-/// (a pebibyte), from at most 4,096 rows.
+/// A printed figure as a whole number, cut to 2^50 (a pebibyte, if bytes) so that sums of at most 4,096 rows cannot
+/// overflow; damaged or hostile figures can be larger.
 pub fn whole(value: Option<f64>) -> u64 {
     bounded(known(value).unwrap_or(0.0), 1 << 50)
 }
 
-/// All figures, or none if one is missing.
+/// All figures, or `None` if one is missing.
 pub fn all_known(values: impl IntoIterator<Item = Option<f64>>) -> Option<Vec<f64>> {
     let values: Option<Vec<f64>> = values.into_iter().map(known).collect();
     values.filter(|values| !values.is_empty())
 }
 
-/// The sum, if every part is known.
+/// The sum; `None` if a part is not known.
 pub fn sum(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     all_known(values).map(|values| values.iter().sum())
 }
 
-/// The mean, if every part is known.
+/// The mean; `None` if a part is not known.
 pub fn mean(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     all_known(values).map(|values| values.iter().sum::<f64>() / values.len() as f64)
 }

@@ -9,130 +9,130 @@ use super::{Instant, is_absent};
 printed! {
     /// One report of the load generator.
     TestFigures {
-        /// Name in this document.
+        /// Name of the report in this document.
         id: String,
         /// `performance`, `stress`, `checksum`, `backup`, `backup_to_disk`, `log_generation`, `soft_recovery`,
         /// `max_throughput`.
         kind: String,
-        /// Server, from 1; zero for all.
+        /// Number of the server, from 1; zero for all together.
         server: u32,
         /// Name of the machine.
         machine: String,
         /// `Pass` or `Fail`.
         result: String,
-        /// Version of the load generator.
+        /// Version of Jetstress.
         jetstress_version: String,
-        /// Name and version of another load generator.
+        /// Name and version of the load generator, if it is not Jetstress.
         generator: String,
-        /// Version of the engine.
+        /// Version of the ESE engine.
         ese_version: String,
         /// Operating system.
         operating_system: String,
-        /// Length that the title promises.
+        /// Hours that the title states.
         title_hours: Option<f64>,
-        /// Start.
+        /// Start of the test.
         start: Option<Instant>,
-        /// End.
+        /// End of the test.
         end: Option<Instant>,
-        /// Length of the whole test.
+        /// Seconds from start to end.
         duration_s: Option<f64>,
         /// Start of the measured window.
         collection_start: Option<Instant>,
         /// End of the measured window.
         collection_end: Option<Instant>,
-        /// Length of the measured window.
+        /// Length of the measured window in seconds.
         collection_s: Option<f64>,
-        /// Length of the measured window in reports of 2003.
+        /// Length of the measured window in seconds in reports of 2003.
         run_s: Option<f64>,
-        /// Times of the test log.
+        /// Times in the test log, by event.
         events: BTreeMap<String, Instant>,
         /// Sessions or threads.
         threads: Option<f64>,
         /// Copies of a database whose log reading is imitated.
         copies_simulated: Option<f64>,
-        /// Database files.
+        /// Number of database files.
         database_files: Option<f64>,
-        /// Smallest page cache.
+        /// Smallest page cache in MB.
         cache_min_mb: Option<f64>,
-        /// Largest page cache.
+        /// Largest page cache in MB.
         cache_max_mb: Option<f64>,
-        /// Operation mix.
+        /// Shares of inserts, replaces, deletes and lazy commits.
         op_mix: BTreeMap<String, f64>,
-        /// Limits.
+        /// Latency limits that the report states.
         thresholds: Option<ThresholdClaims>,
-        /// Interval of the samples.
+        /// Seconds between samples.
         sample_interval_s: Option<f64>,
-        /// Target.
+        /// Target in transactional I/O per second.
         target_iops: Option<f64>,
         /// Transactional I/O per second.
         achieved_iops: Option<f64>,
-        /// Database reads, where no instance table was printed.
+        /// Database reads per second, where no instance table was printed.
         reads_per_s: Option<f64>,
-        /// Database writes, likewise.
+        /// Database writes per second, where no instance table was printed.
         writes_per_s: Option<f64>,
-        /// Mean read latency, likewise.
+        /// Mean read latency in ms, where no instance table was printed.
         read_latency_ms: Option<f64>,
-        /// Mean write latency, likewise.
+        /// Mean write latency in ms, where no instance table was printed.
         write_latency_ms: Option<f64>,
-        /// Log writes, likewise.
+        /// Log writes per second, where no instance table was printed.
         log_writes_per_s: Option<f64>,
-        /// Mean log write latency, likewise.
+        /// Mean log write latency in ms, where no instance table was printed.
         log_write_latency_ms: Option<f64>,
         /// Bytes of all databases at the start.
         initial_database_bytes: Option<f64>,
         /// Bytes of all databases at the end.
         final_database_bytes: Option<f64>,
-        /// Difference of both, as printed.
+        /// Growth of all databases in bytes, as printed.
         growth_bytes: Option<f64>,
-        /// Batches of all databases.
+        /// Batches of all databases together.
         batch_transactions_total: Option<f64>,
         /// Transactional I/O by instance.
         transactional: Vec<InstanceRow>,
-        /// Background maintenance by instance.
+        /// Background maintenance by instance (BDM).
         bdm: Vec<MaintenanceRow>,
         /// Log replication by instance.
         log_replication: Vec<ReplicationRow>,
         /// All I/O by instance.
         total: Vec<InstanceRow>,
-        /// Host counters.
+        /// Processor and memory counters of the host.
         host: Vec<CounterRow>,
-        /// Checksum by database.
+        /// Results of checking page checksums, by database.
         checksum: Vec<ChecksumFigures>,
-        /// Sum of the checksum table.
+        /// Sums printed below the checksum table.
         checksum_sum: Option<ChecksumFigures>,
-        /// Backup by database.
+        /// Results of the backup, by database.
         backup: Vec<BackupClaims>,
-        /// Sizes of the databases that were backed up.
+        /// Sizes in MB of the databases that were backed up.
         backup_database_mb: Vec<f64>,
-        /// Mean of the backup table.
+        /// Mean of the backup table in MB per second, as printed.
         backup_avg_mb_per_s: Option<f64>,
-        /// Sum of the backup table.
+        /// Sum of the backup table in MB per second, as printed.
         backup_sum_mb_per_s: Option<f64>,
-        /// Recovery by instance.
+        /// Results of the soft recovery, by instance.
         recovery: Vec<RecoveryClaims>,
-        /// Sum of the logs of the recovery table.
+        /// Sum of the recovery table's logs, as printed.
         recovery_sum_logs: Option<f64>,
-        /// Replay of one log.
+        /// Seconds to replay one log, as printed.
         seconds_per_log: Option<f64>,
         /// Lines of the test log.
         log: Vec<String>,
-        /// Cells that are repaired.
+        /// Damaged cells of the scan that were repaired.
         ocr_repaired: Vec<Mark>,
-        /// Cells that are kept though something uncertain speaks against them.
+        /// Cells of the scan that are kept though they may be misread.
         ocr_suspect: Vec<Mark>,
     }
 }
 
 printed! {
-    /// Limits of a test.
+    /// Latency limits of a test, in ms.
     ThresholdClaims {
-        /// Mean read latency.
+        /// Limit on the mean read latency.
         read_avg_ms: Option<f64>,
-        /// Highest sample of the read latency.
+        /// Limit on the highest sample of the read latency.
         read_max_ms: Option<f64>,
-        /// Mean log write latency.
+        /// Limit on the mean log write latency.
         log_write_avg_ms: Option<f64>,
-        /// Highest sample of the log write latency.
+        /// Limit on the highest sample of the log write latency.
         log_write_max_ms: Option<f64>,
     }
 }
@@ -140,33 +140,33 @@ printed! {
 printed! {
     /// I/O of one instance.
     InstanceRow {
-        /// Instance, from 1.
+        /// Number of the instance, from 1.
         n: u32,
-        /// Name, where one was printed.
+        /// Name of the instance, where one was printed.
         name: String,
-        /// Mean read latency.
+        /// Mean read latency in ms.
         db_read_latency_ms: Option<f64>,
-        /// Mean write latency.
+        /// Mean write latency in ms.
         db_write_latency_ms: Option<f64>,
-        /// Reads.
+        /// Database reads per second.
         db_reads_per_s: Option<f64>,
-        /// Writes.
+        /// Database writes per second.
         db_writes_per_s: Option<f64>,
-        /// Mean size of a read.
+        /// Mean bytes of a read.
         db_read_avg_bytes: Option<f64>,
-        /// Mean size of a write.
+        /// Mean bytes of a write.
         db_write_avg_bytes: Option<f64>,
-        /// Mean log read latency.
+        /// Mean log read latency in ms.
         log_read_latency_ms: Option<f64>,
-        /// Mean log write latency.
+        /// Mean log write latency in ms.
         log_write_latency_ms: Option<f64>,
-        /// Log reads.
+        /// Log reads per second.
         log_reads_per_s: Option<f64>,
-        /// Log writes.
+        /// Log writes per second.
         log_writes_per_s: Option<f64>,
-        /// Mean size of a log read.
+        /// Mean bytes of a log read.
         log_read_avg_bytes: Option<f64>,
-        /// Mean size of a log write.
+        /// Mean bytes of a log write.
         log_write_avg_bytes: Option<f64>,
     }
 }
@@ -174,11 +174,11 @@ printed! {
 printed! {
     /// Background maintenance of one instance.
     MaintenanceRow {
-        /// Instance, from 1.
+        /// Number of the instance, from 1.
         n: u32,
-        /// Reads.
+        /// Reads per second.
         reads_per_s: Option<f64>,
-        /// Mean size of a read.
+        /// Mean bytes of a read.
         read_avg_bytes: Option<f64>,
     }
 }
@@ -186,11 +186,11 @@ printed! {
 printed! {
     /// Log replication of one instance.
     ReplicationRow {
-        /// Instance, from 1.
+        /// Number of the instance, from 1.
         n: u32,
-        /// Reads.
+        /// Log reads per second.
         log_reads_per_s: Option<f64>,
-        /// Mean size of a read.
+        /// Mean bytes of a log read.
         log_read_avg_bytes: Option<f64>,
     }
 }
@@ -198,7 +198,7 @@ printed! {
 printed! {
     /// A host counter.
     CounterRow {
-        /// Name.
+        /// Name of the counter.
         counter: String,
         /// Mean.
         avg: Option<f64>,
@@ -212,9 +212,9 @@ printed! {
 printed! {
     /// Checksum of one database.
     ChecksumFigures {
-        /// Database, from 1.
+        /// Number of the database, from 1.
         n: u32,
-        /// Its file.
+        /// File of the database.
         database: String,
         /// Pages seen.
         pages: Option<f64>,
@@ -222,13 +222,13 @@ printed! {
         bad: Option<f64>,
         /// Correctable pages.
         correctable: Option<f64>,
-        /// Pages with another's number.
+        /// Pages that hold another page's number.
         wrong_page_number: Option<f64>,
-        /// Size.
+        /// Size in MB.
         size_mb: Option<f64>,
-        /// Time.
+        /// Seconds that it took.
         seconds: Option<f64>,
-        /// Rate.
+        /// MB per second.
         mb_per_s: Option<f64>,
     }
 }
@@ -236,13 +236,13 @@ printed! {
 printed! {
     /// Backup of one database.
     BackupClaims {
-        /// Database, from 1.
+        /// Number of the database, from 1.
         n: u32,
-        /// Size.
+        /// Size in MB.
         size_mb: Option<f64>,
-        /// Time.
+        /// Seconds that it took.
         elapsed_s: Option<f64>,
-        /// Rate.
+        /// MB per second.
         mb_per_s: Option<f64>,
     }
 }
@@ -250,38 +250,38 @@ printed! {
 printed! {
     /// Recovery of one instance.
     RecoveryClaims {
-        /// Instance, from 1.
+        /// Number of the instance, from 1.
         n: u32,
         /// Logs replayed.
         logs: Option<f64>,
-        /// Time.
+        /// Seconds that it took.
         seconds: Option<f64>,
     }
 }
 
 printed! {
-    /// A cell that a scan damaged.
+    /// A mark on a cell that a scan damaged.
     Mark {
-        /// `table[row].column`, or `table[*].column` with `rows`.
+        /// The cell: `table[row].column`, or `table[*].column` with `rows`.
         cell: String,
-        /// Rows of `[*]`.
+        /// The rows that `[*]` stands for.
         rows: Vec<u32>,
-        /// As read.
+        /// The text as the scan reads it.
         read: toml_text::Text,
     }
 }
 
-/// Marks quote one text or a list of them.
+/// Reads and writes a mark's texts: one as a string, several as a list.
 mod toml_text {
     use serde::{Deserialize, Serialize};
 
-    /// One text or several.
+    /// One text or several, for keys that allow both.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(untagged)]
     pub enum Text {
-        /// One.
+        /// A single text.
         One(String),
-        /// Several.
+        /// Several texts.
         Many(Vec<String>),
     }
 

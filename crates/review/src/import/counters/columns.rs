@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-/// A figure of a database or of a disk.
+/// A figure that counter logs have of a database or of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
     /// Reads per second.
@@ -13,26 +13,26 @@ pub enum Figure {
     Writes,
     /// Log writes per second.
     LogWrites,
-    /// Mean latency of a read: ms of a database, s of a disk.
+    /// Mean latency of a read: in ms for a database, in seconds for a disk.
     ReadLatency,
-    /// Mean latency of a write.
+    /// Mean latency of a write, in the same unit.
     WriteLatency,
     /// Mean latency of a log write in ms.
     LogWriteLatency,
-    /// Reads that wait or run, on average.
+    /// Reads that wait or run, on average (queue length).
     ReadQueue,
-    /// Writes that wait or run.
+    /// Writes that wait or run, on average.
     WriteQueue,
     /// Bytes of log generated per second.
     LogBytes,
-    /// Log files generated since the process started.
+    /// Log files generated since the Exchange process started.
     LogFiles,
 }
 
-/// How many figures there are.
+/// Number of figures.
 pub const FIGURES: usize = Figure::LogFiles as usize + 1;
 
-/// What a column is about.
+/// The database or disk that a column of a counter log belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// A database on a server.
@@ -41,7 +41,7 @@ pub enum Subject {
     Disk { server: String, name: String },
 }
 
-/// Names of a figure; those in front are taken before those behind.
+/// The counter names of a figure, in order of preference.
 type Names = (Figure, &'static [&'static str]);
 
 const DATABASE_OBJECTS: [&str; 2] =
@@ -115,10 +115,10 @@ const DISK: [Names; 6] = [
     ),
 ];
 
-/// Columns of each subject by figure.
+/// The columns of each database and disk, by figure.
 pub type Columns = BTreeMap<Subject, [Option<usize>; FIGURES]>;
 
-/// The known columns of a header.
+/// The columns of a counter log whose counters are known.
 pub fn columns(header: &[String]) -> Columns {
     let mut ranked = BTreeMap::<Subject, [Option<(usize, usize)>; FIGURES]>::new();
     for (at, path) in header.iter().enumerate() {
@@ -132,7 +132,8 @@ pub fn columns(header: &[String]) -> Columns {
     ranked.into_iter().map(|(subject, figures)| (subject, places(figures))).collect()
 }
 
-/// What `\\server\object(instance)\counter` is about, and the place of its name among those of the figure.
+/// The database or disk of the counter `\\server\object(instance)\counter`, and the rank of its name among those of
+/// the figure.
 fn column(path: &str) -> Option<(Subject, Figure, usize)> {
     let (server, rest) = path.strip_prefix(r"\\")?.split_once('\\')?;
     // Instances are mount points with backslashes, too.
@@ -151,7 +152,8 @@ fn column(path: &str) -> Option<(Subject, Figure, usize)> {
     None
 }
 
-/// The database of an instance: `Information Store - DB1/_Total` since 2013, `Information Store/DB1` before.
+/// The database in the instance of a counter: `Information Store - DB1/_Total` since 2013, `Information Store/DB1`
+/// before.
 fn database(instance: &str) -> Option<String> {
     let (process, part) = instance.split_once('/')?;
     let store = process.get(.."information store".len())?;
@@ -175,7 +177,7 @@ fn is_one_of(text: &str, names: &[&str]) -> bool {
     names.iter().any(|name| letters(name) == letters(text))
 }
 
-/// The ASCII letters and digits of a name. Windows and Exchange translate *operations* differently.
+/// The ASCII letters and digits of a counter's name. Windows and Exchange translate *operations* differently.
 fn letters(name: &str) -> String {
     let letters: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();

@@ -10,46 +10,46 @@ use super::super::fields::instant;
 use super::super::table::{Reason, Row, rows};
 use super::columns::{Columns, FIGURES, Figure, Subject, columns};
 
-/// Largest value that is believed of a rate or a latency.
+/// Highest rate or latency that is taken for a measurement; more is damage.
 const MOST: f64 = 1e7;
-/// Largest value of bytes per second.
+/// Highest rate of bytes per second that is taken for a measurement.
 const MOST_BYTES: f64 = 1e11;
-/// Samples that say how far apart samples are.
+/// Number of samples at the beginning from which the interval of a counter log is found.
 const FIRST_SAMPLES: usize = 100;
-/// Longest time between two counts of log files that says when the files came.
+/// Longest gap, in seconds, between two counts of log files over which the files are spread evenly.
 const LONGEST_S: i64 = 86_400;
-/// What a counter of 32 bits counts before it starts again.
+/// Number of values of a 32-bit counter, after which it begins again at zero.
 const WRAP: f64 = 4_294_967_296.0;
 
-/// Sums of one hour, each weighted with its time.
+/// Figures of a database or disk in one hour, each weighted with the seconds it was measured for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Hour {
-    /// Values times seconds; for log files the files.
+    /// Sums of value times seconds; for log files, the number of files.
     sums: [f64; FIGURES],
-    /// Seconds with a value.
+    /// Seconds with a value, by figure.
     seconds: [f64; FIGURES],
 }
 
 impl Hour {
-    /// The mean of a figure in this hour.
+    /// Mean of a figure in this hour; `None` without a value.
     pub fn mean(&self, figure: Figure) -> Option<f64> {
         let at = figure as usize;
         (self.seconds[at] > 0.0).then(|| self.sums[at] / self.seconds[at])
     }
 
-    /// Log files in an hour at this hour's rate.
+    /// Log files of a full hour at this hour's rate.
     pub fn logs(&self) -> Option<f64> {
         let files = self.mean(Figure::LogFiles).map(|per_second| per_second * 3600.0);
         files.or_else(|| self.mean(Figure::LogBytes).map(|bytes| bytes * 3600.0 / (1 << 20) as f64))
     }
 
-    /// Share of the hour that has values of a figure.
+    /// Share of the hour in which a figure was measured.
     pub fn covered(&self, figure: Figure) -> f64 {
         self.seconds[figure as usize] / 3600.0
     }
 }
 
-/// Rate times latency beside the queue, over the samples that have all three.
+/// Rate times latency beside the queue length, over the samples with all three, to check them by Little's law.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Queue {
     pub rate_times_latency: f64,
@@ -57,33 +57,33 @@ pub struct Queue {
     pub samples: u32,
 }
 
-/// Everything about a database or a disk.
+/// All figures of a database or disk over the days of the logs.
 #[derive(Debug, Clone, Default)]
 pub struct Series {
-    /// By hours since 1970, in the time of the server.
+    /// Figures by hour since 1970, in the time of the server.
     pub hours: BTreeMap<i64, Hour>,
-    /// Of reads and of writes.
+    /// Checks by Little's law for reads and for writes.
     pub queues: [Queue; 2],
     /// Time and value of the last count of log files.
     files: Option<(i64, f64)>,
 }
 
-/// All logs.
+/// All counter logs that are imported together.
 #[derive(Debug, Default)]
 pub struct Logs {
     pub series: BTreeMap<Subject, Series>,
-    /// Samples, gaps between them, and values that were no values.
+    /// Number of samples, of gaps between them, and of values that were empty or damaged.
     pub samples: u64,
     pub gaps: u64,
     pub invalid: u64,
-    /// Counts of log files that began again.
+    /// Number of times that a count of log files began again, because its process was restarted.
     pub restarts: u64,
     pub first_s: Option<i64>,
     pub last_s: Option<i64>,
 }
 
 impl Logs {
-    /// Adds a file.
+    /// Adds a counter log.
     pub fn add(&mut self, file: &str, text: &str, reasons: &mut Vec<Reason>) {
         let mut add = |line: Option<usize>, text: String| {
             reasons.push(Reason { file: file.to_owned(), line, text });
@@ -127,7 +127,7 @@ impl Logs {
         }
     }
 
-    /// One row: its values count for the seconds before it.
+    /// Adds one row: its values count for the seconds since the row before.
     fn sample(&mut self, known: &Columns, row: &Row, now: i64, passed: i64) {
         let (weight, hour) = (passed as f64, (now - passed / 2).div_euclid(3600));
         for (subject, places) in known {
@@ -161,7 +161,8 @@ impl Logs {
         self.count_files(known, row, now);
     }
 
-    /// The log files since the count before: it wraps at 32 bits, and begins again with its process.
+    /// Adds the log files generated since the count before. The counter wraps at 32 bits, and begins again when its
+    /// process does.
     fn count_files(&mut self, known: &Columns, row: &Row, now: i64) {
         let at = Figure::LogFiles as usize;
         for (subject, places) in known {
@@ -189,7 +190,7 @@ impl Logs {
         }
     }
 
-    /// A cell as a number.
+    /// A cell as a number; `None` if it is empty, negative or too high to be a measurement.
     fn value(&mut self, text: &str, figure: usize) -> Option<f64> {
         let text = text.trim();
         let value = number(text);
@@ -205,7 +206,7 @@ impl Logs {
     }
 }
 
-/// Divides log files evenly over the time in which they came, if that is not too long to say when.
+/// Divides log files evenly over the time in which they were generated, unless that is longer than a day.
 fn spread(hours: &mut BTreeMap<i64, Hour>, (then, now): (i64, i64), files: f64) {
     let at = Figure::LogFiles as usize;
     if now - then > LONGEST_S {
@@ -222,13 +223,13 @@ fn spread(hours: &mut BTreeMap<i64, Hour>, (then, now): (i64, i64), files: f64) 
     }
 }
 
-/// Time of the first sample.
+/// Time of the first sample in a file.
 pub fn begins(text: &str) -> Option<i64> {
     let mut rows = rows(text, separator(text)).map_while(Result::ok).skip(1);
     rows.find_map(|row| seconds(row.fields.first()?))
 }
 
-/// Seconds between samples: the shortest step among the first ones.
+/// Seconds between samples: the shortest step among the first 100.
 fn interval(text: &str) -> i64 {
     let rows = rows(text, separator(text)).map_while(Result::ok).skip(1).take(FIRST_SAMPLES);
     let times: Vec<i64> = rows.filter_map(|row| seconds(row.fields.first()?)).collect();
@@ -236,7 +237,7 @@ fn interval(text: &str) -> i64 {
     steps.min().unwrap_or(1)
 }
 
-/// The character between fields: the one in front of the first counter.
+/// The character between fields: the one before the first counter.
 fn separator(text: &str) -> char {
     let before = text.find(r"\\").map_or("", |at| &text[..at]);
     before.trim_end_matches('"').chars().next_back().filter(|c| matches!(c, ',' | ';' | '\t')).unwrap_or(',')

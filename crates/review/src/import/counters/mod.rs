@@ -12,13 +12,14 @@ pub use profile::Profile;
 use super::{ImportError, decode};
 use log::Logs;
 
-/// Whether a file is a counter log, by its beginning.
+/// Whether a file is a counter log of Windows, by its beginning.
 pub fn is_counters(bytes: &[u8]) -> bool {
     let start: Vec<u8> = bytes.iter().take(512).copied().filter(|&byte| byte != 0).collect();
     start.windows(5).any(|part| part == b"(PDH-")
 }
 
-/// The profile that these logs give, each by the name of its file. `mailboxes` are those of the databases in them.
+/// Makes the profile of users from counter logs, each with the name of its file. `mailboxes` are those of the
+/// databases in the logs.
 ///
 /// # Errors
 /// Every file that is no log with known counters; or no log has an hour of reads and writes.

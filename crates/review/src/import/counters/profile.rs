@@ -7,27 +7,27 @@ use super::super::config::comment;
 use super::columns::{Figure, Subject};
 use super::log::{Hour, Logs, Queue, Series};
 
-/// Share of an hour that must have samples.
+/// Share of an hour that must have samples before the hour counts.
 const COVERED: f64 = 0.8;
-/// Hours of a day that must have log counts.
+/// Hours of a day that must have counts of log files before the day counts.
 const HOURS_OF_A_DAY: usize = 23;
-/// Rate times latency and the queue agree within this factor.
+/// Largest factor between rate times latency and queue length that is still agreement.
 const AGREES: f64 = 1.5;
-/// Queues below this are too short to tell.
+/// Queue length below which the two cannot be compared.
 const SHORT_QUEUE: f64 = 0.1;
-/// Samples that a contradiction needs.
+/// Number of samples that a contradiction needs.
 const MANY: u32 = 30;
 
-/// The part of a solution file, and what a reader should know first.
+/// The profile of users as part of a solution file, and warnings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    /// `[profile]` with comments.
+    /// The TOML text of `[profile]`, with comments.
     pub text: String,
-    /// What limits its figures, a sentence each.
+    /// Limits of its figures, a sentence each.
     pub warnings: Vec<String>,
 }
 
-/// Database I/O of an hour.
+/// Database reads and writes of one hour, summed up.
 #[derive(Debug, Clone, Copy, Default)]
 struct Load {
     reads: f64,
@@ -42,7 +42,7 @@ impl Load {
         self.reads + self.writes
     }
 
-    /// Of one database on one more server.
+    /// Adds the hour of one database on one server.
     fn add(&mut self, hour: &Hour) {
         let mean = |figure| hour.mean(figure).unwrap_or(0.0);
         self.reads += mean(Figure::Reads);
@@ -53,7 +53,7 @@ impl Load {
     }
 }
 
-/// Hours of each database, over all servers that have a copy.
+/// Hours of each database, summed over all servers that have a copy.
 type Databases<'a> = BTreeMap<&'a str, BTreeMap<i64, Load>>;
 
 /// Makes the profile; `mailboxes` are those of the databases in the logs. None where no log has reads and writes of a
@@ -107,7 +107,7 @@ fn sum(loads: impl Iterator<Item = Load>) -> Load {
     })
 }
 
-/// The hour with the most I/O among those that every database has samples of; else among those that one has.
+/// The hour with the most I/O among those with samples of every database; if there is none, of any database.
 fn peak_hour(databases: &Databases<'_>, warnings: &mut Vec<String>) -> Option<i64> {
     let mut found = BTreeMap::<i64, (usize, f64)>::new();
     for hours in databases.values() {
@@ -127,7 +127,7 @@ fn peak_hour(databases: &Databases<'_>, warnings: &mut Vec<String>) -> Option<i6
     complete.max_by(|(_, a), (_, b)| a.1.total_cmp(&b.1)).map(|(hour, _)| hour)
 }
 
-/// Logs of the day with the most, and of its busiest hour.
+/// Log files of the day with the most, and of that day's busiest hour.
 fn busiest_day(databases: &Databases<'_>) -> Option<(f64, f64)> {
     let mut hours = BTreeMap::<i64, (usize, f64)>::new();
     for (hour, load) in databases.values().flatten() {
@@ -171,7 +171,7 @@ fn head(text: &mut String, logs: &Logs, peak: i64, total: Load) {
     );
 }
 
-/// The keys of the profile; what needs the mailboxes stays a comment without them.
+/// The keys of the profile; those per mailbox stay comments while the number of mailboxes is not known.
 fn figures(text: &mut String, total: Load, day: Option<(f64, f64)>, mailboxes: Option<u64>) {
     let per_mailbox = |value: f64| mailboxes.map(|count| value / count as f64);
     let mut key = |name: &str, value: Option<f64>, unknown: &str| {
@@ -220,7 +220,7 @@ fn distribution(text: &mut String, at_peak: &[(&str, Load)]) {
     }
 }
 
-/// The day of the peak hour.
+/// Comments with reads, writes and logs in each hour of the peak hour's day, all databases together.
 fn hours_of_day(text: &mut String, databases: &Databases<'_>, day: i64) {
     let _ = writeln!(
         text,
@@ -249,7 +249,7 @@ fn warnings(logs: &Logs) -> Vec<String> {
     warnings
 }
 
-/// Little's law: what is on its way is the rate times the time that each takes.
+/// Contradictions by Little's law: requests under way are the rate times the latency.
 fn contradictions<'a>(subject: &'a Subject, series: &'a Series) -> impl Iterator<Item = String> + 'a {
     let (server, name, what) = match subject {
         Subject::Database { server, name } => (server, name, "database"),
@@ -271,7 +271,7 @@ fn contradictions<'a>(subject: &'a Subject, series: &'a Series) -> impl Iterator
     })
 }
 
-/// How far apart two figures are, in words.
+/// How far a ratio is from one, in words: `3.0 times too much`.
 fn factor(ratio: f64) -> String {
     match ratio {
         ratio if ratio >= 1.0 && ratio.is_finite() => format!("{ratio:.1} times too much"),
@@ -280,7 +280,7 @@ fn factor(ratio: f64) -> String {
     }
 }
 
-/// A moment in the time of the server.
+/// A time of the server as text.
 fn moment(seconds: i64) -> String {
     let stamp = evidence::report::utc_stamp(u64::try_from(seconds).unwrap_or(0) * 1000);
     let digits: String = stamp.chars().filter(char::is_ascii_digit).collect();

@@ -13,7 +13,7 @@ use super::table::Reason;
 use super::{ImportError, decode};
 use rows::{Reasons, Sheet};
 
-/// Names of the files, and the columns that each must have.
+/// Names of the files of Microsoft's calculator, and the columns that each must have.
 const FILES: [(&str, &[&str]); 4] = [
     ("Servers.csv", &["ServerName", "DbPerVolume", "DbMap"]),
     ("MailboxDatabases.csv", &["Name", "Server"]),
@@ -21,12 +21,12 @@ const FILES: [(&str, &[&str]); 4] = [
     ("DAGInfo.csv", &["DAGName", "Site1Servers"]),
 ];
 
-/// Names of the files of a group.
+/// Names of the calculator's files that describe a group (DAG).
 pub fn names() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|&(name, _)| name)
 }
 
-/// The solution file of the group in these files, each by its name.
+/// Makes the solution file of the group (DAG) in these files, each given with its name.
 ///
 /// # Errors
 /// Every reason why they describe no group.
@@ -56,7 +56,7 @@ pub fn group(files: &[(String, Vec<u8>)]) -> Result<String, ImportError> {
     }
 }
 
-/// The text, where a solution file may say this.
+/// The solution text, if it is a valid solution file.
 fn checked(text: String) -> Result<String, ImportError> {
     match solution::Solution::parse(&text, "solution.toml") {
         Ok(_) => Ok(text),

@@ -4,30 +4,30 @@ use std::collections::BTreeMap;
 
 use super::rows::{Cells, Reasons, Sheet, megabytes};
 
-/// The group.
+/// A database availability group (DAG) as the calculator's tables describe it.
 pub struct Group {
     pub name: String,
     pub sites: Vec<Site>,
     pub databases: Vec<Database>,
     pub per_volume: u32,
-    /// Copies in the home site, then in the sites after it.
+    /// Copies per database in the home site, then in the other sites.
     pub per_site: Vec<u32>,
     pub lagged: u32,
     pub lag_days: f64,
-    /// Quota of a mailbox and days that deleted items are kept, where all databases have the same.
+    /// Mailbox quota in MB and days that deleted items are kept, where all databases have the same.
     pub quota_mb: Option<f64>,
     pub deleted_item_days: Option<f64>,
 }
 
-/// A site.
+/// A site of the group.
 pub struct Site {
     pub hosts: Vec<String>,
     pub max_active: Option<u32>,
-    /// Databases are normally active here.
+    /// Whether databases are active here when nothing has failed.
     pub is_active: bool,
 }
 
-/// A database and its copies by activation preference.
+/// A database and its copies in the order of activation preference.
 pub struct Database {
     pub name: String,
     line: usize,
@@ -36,18 +36,18 @@ pub struct Database {
     deleted_item_days: Option<f64>,
 }
 
-/// A copy.
+/// A copy of a database: server, volume, lag.
 pub struct Copy {
     pub server: String,
     preference: u32,
     lag_days: f64,
     file: &'static str,
     line: usize,
-    /// Number of its volume.
+    /// Number of its volume on the server.
     pub volume: u32,
 }
 
-/// A row of `Servers.csv`: the volumes of the databases on a server.
+/// A server and the volumes of its databases: a row of `Servers.csv`.
 struct Server {
     line: usize,
     per_volume: u32,
@@ -60,7 +60,7 @@ const COPIES: &str = "MailboxDatabaseCopies.csv";
 const GROUP: &str = "DAGInfo.csv";
 
 impl Group {
-    /// The group; with reasons added where the files are damaged or do not agree.
+    /// Reads the group from the tables; adds reasons where they are damaged or contradict each other.
     pub fn of([servers, databases, copies, group]: [&Sheet; 4], reasons: &mut Reasons) -> Option<Group> {
         let servers = read_servers(servers, reasons);
         let mut databases = read_databases(databases, reasons);
@@ -104,7 +104,7 @@ impl Group {
     }
 }
 
-/// The value that all have.
+/// The value that all have in common; `None` where they differ.
 fn common(mut values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let first = values.next()??;
     values.all(|value| value == Some(first)).then_some(first)
@@ -199,7 +199,7 @@ fn read_copies(sheet: &Sheet, databases: &mut [Database], reasons: &mut Reasons)
     }
 }
 
-/// Name and sites of the group.
+/// Reads the group's name and its sites.
 fn read_group(sheet: &Sheet, reasons: &mut Reasons) -> Option<(String, Vec<Site>)> {
     let mut rows = sheet.cells();
     let Some(row) = rows.next() else {
@@ -257,7 +257,7 @@ fn find_volumes(database: &mut Database, servers: &BTreeMap<String, Server>, rea
     }
 }
 
-/// Every database in the map of a server has a copy on it.
+/// Checks that every database in a server's volume map has a copy on that server.
 fn check_maps(servers: &BTreeMap<String, Server>, databases: &[Database], reasons: &mut Reasons) {
     let by_name: BTreeMap<&str, &Database> =
         databases.iter().map(|database| (database.name.as_str(), database)).collect();
@@ -272,7 +272,7 @@ fn check_maps(servers: &BTreeMap<String, Server>, databases: &[Database], reason
     }
 }
 
-/// Every server is in one site.
+/// Checks that every server is in exactly one site.
 fn check_sites(
     sites: &[Site],
     servers: &BTreeMap<String, Server>,
@@ -294,7 +294,7 @@ fn check_sites(
     }
 }
 
-/// Lagged copies of each database and their lag; they are the last ones.
+/// Number of lagged copies of each database and their lag in days; lagged copies are the last in preference.
 fn lag(databases: &[Database], reasons: &mut Reasons) -> (u32, f64) {
     let lagged_of = |database: &Database| database.copies.iter().filter(|copy| copy.lag_days > 0.0).count();
     let lagged = databases.first().map_or(0, lagged_of);
@@ -318,7 +318,7 @@ fn lag(databases: &[Database], reasons: &mut Reasons) -> (u32, f64) {
     (lagged as u32, lag_days)
 }
 
-/// Copies by site from the home site on: what most databases have.
+/// Copies by site, beginning with the home site, as most databases have them.
 fn per_site(
     databases: &[Database],
     homes: &[usize],

@@ -4,14 +4,14 @@ use plan::csv::plain;
 
 use super::super::table::{Reason, Row, rows};
 
-/// One of the files.
+/// A table (CSV file) of the calculator.
 pub struct Sheet {
     file: String,
     columns: Vec<String>,
     rows: Vec<Row>,
 }
 
-/// Why the files are refused, in the order in which they were read.
+/// Reasons why the tables are refused, in the order in which they were read.
 #[derive(Default)]
 pub struct Reasons(pub Vec<Reason>);
 
@@ -21,7 +21,7 @@ impl Reasons {
     }
 }
 
-/// A row of a sheet.
+/// A row of a table, read by column names.
 #[derive(Clone, Copy)]
 pub struct Cells<'a> {
     sheet: &'a Sheet,
@@ -29,7 +29,7 @@ pub struct Cells<'a> {
 }
 
 impl Sheet {
-    /// The file's table; none where it is none. The columns in `needed` must be there.
+    /// Reads a CSV file as a table; `None` if it is none. Adds a reason for each missing column of `needed`.
     pub fn read(file: &str, text: &str, needed: &[&str], reasons: &mut Reasons) -> Option<Sheet> {
         let mut rows = match rows(text, ',').collect::<Result<Vec<_>, _>>() {
             Ok(rows) if !rows.is_empty() => rows.into_iter(),
@@ -71,7 +71,7 @@ impl Sheet {
         self.rows.iter().map(move |row| Cells { sheet: self, row })
     }
 
-    /// The columns of the file.
+    /// Index of each column by name.
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
@@ -86,13 +86,13 @@ impl<'a> Cells<'a> {
         &self.sheet.file
     }
 
-    /// The text in a column; empty where there is no such column.
+    /// Text in a column; empty if the table has no such column.
     pub fn text(self, column: &str) -> &'a str {
         let at = self.sheet.columns.iter().position(|name| name.eq_ignore_ascii_case(column));
         at.map_or("", |at| plain(&self.row.fields[at]))
     }
 
-    /// The text in a column that must have one.
+    /// Text in a column that must not be empty.
     pub fn name(self, column: &str, reasons: &mut Reasons) -> Option<String> {
         let text = self.text(column);
         if text.is_empty() {
@@ -102,7 +102,7 @@ impl<'a> Cells<'a> {
         Some(text.to_owned())
     }
 
-    /// The whole number in a column, in a range.
+    /// A whole number in a column; adds a reason if it is outside of the range.
     pub fn number(
         self,
         column: &str,
@@ -119,7 +119,7 @@ impl<'a> Cells<'a> {
         number
     }
 
-    /// The names of a list in a column.
+    /// The names in a column that holds a list.
     pub fn list(self, column: &str, reasons: &mut Reasons) -> Vec<String> {
         let text = self.text(column);
         if text.trim().is_empty() {
@@ -136,7 +136,7 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// Days of `days.hours:minutes:seconds`; 0 where the column is empty.
+    /// Days of a time span `days.hours:minutes:seconds`; 0 where the column is empty.
     pub fn days(self, column: &str, reasons: &mut Reasons) -> Option<f64> {
         let text = self.text(column);
         let days = if text.trim().is_empty() { Some(0.0) } else { days_of(text.trim()) };
@@ -159,7 +159,7 @@ fn days_of(text: &str) -> Option<f64> {
     is_time.then_some(f64::from(whole) + seconds / 86_400.0)
 }
 
-/// Megabytes of `51200 MB`, `51200MB` or `50 GB`; none where there is no limit or it is written otherwise.
+/// Megabytes of `51200 MB`, `51200MB` or `50 GB`; none for "unlimited" and any other form.
 pub fn megabytes(text: &str) -> Option<f64> {
     let text = text.trim().to_ascii_uppercase();
     let (number, factor) = match (text.strip_suffix("MB"), text.strip_suffix("GB")) {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::super::config::{comment, quoted};
 use super::model::{Database, Group};
 
-/// The text of the file.
+/// The text of the solution file of the group.
 pub fn text(group: &Group) -> String {
     let mut text = String::from(
         "# Imported from the calculator's files of a group, which do not say who uses it and what its disks are.\n\
@@ -47,7 +47,7 @@ pub fn text(group: &Group) -> String {
     text
 }
 
-/// A line of the profile that the user completes.
+/// A line of `[profile]` with a value that the calculator's tables do not have and the user must complete.
 fn known(key: &str, value: Option<f64>) -> String {
     value.map_or(String::new(), |value| format!("# {key} = {value}\n"))
 }
