@@ -49,7 +49,7 @@ pub fn run(arguments: &CheckArguments) -> Result<Status, Failure> {
     Ok(Status::Pass)
 }
 
-/// What each command would make of a file without mistakes.
+/// What each command would make of a solution file without mistakes.
 fn outlooks(solution: &Solution, assumptions: &Assumptions) -> Vec<Outlook> {
     let plan = plan::plan(solution, &[]).map_err(Failure::from);
     let solution = &plan::to_run(solution.clone()).unwrap_or_else(|_| solution.clone());

@@ -14,14 +14,14 @@ use solution::{Mistake, SolutionError};
 
 use crate::output::printable;
 
-/// A command that ran to its end.
+/// How a command ended that could do its work; decides its exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Everything asked for holds.
+    /// Everything that was asked for holds: exit status 0.
     Pass = 0,
-    /// A limit is broken, a check failed, or what was asked for is not shown.
+    /// A limit is broken, a check failed, or what was asked for is not shown: exit status 1.
     VerdictFail = 1,
-    /// Ended early on request; what was measured is kept.
+    /// Ended early on request, with what was measured kept.
     Interrupted = 4,
 }
 
@@ -31,7 +31,7 @@ impl From<Status> for ExitCode {
     }
 }
 
-/// A command that could not do what it was asked to.
+/// A command that could not do its work: exit status, message, remedy, place in a file.
 #[derive(Debug)]
 pub struct Failure {
     exit: u8,
@@ -41,7 +41,7 @@ pub struct Failure {
     place: Option<Box<Place>>,
 }
 
-/// A file, and what is wrong with it and with the settings beside it; one mistake at least.
+/// A file with its mistakes, or a setting with one, as the place of a failure.
 #[derive(Debug)]
 struct Place {
     file_name: String,
@@ -50,7 +50,7 @@ struct Place {
 }
 
 impl Place {
-    /// The lines of the file, or the setting, around what is meant.
+    /// The lines of the file, or the setting, around the mistake, marked as compilers do.
     fn shown<'a>(&'a self, mistake: &'a Mistake) -> Element<'a> {
         let span = AnnotationKind::Primary.span(mistake.span.clone()).label("asked for here");
         Element::from(match &mistake.setting {
@@ -76,19 +76,19 @@ impl Failure {
         Failure { exit: 3, ..Failure::wrong_input(message) }
     }
 
-    /// Adds what the system said.
+    /// Adds the error of the system.
     pub fn because(mut self, cause: impl ToString) -> Failure {
         self.cause = Some(cause.to_string());
         self
     }
 
-    /// Adds what to do about it.
+    /// Adds the remedy.
     pub fn help(mut self, help: impl Into<String>) -> Failure {
         self.help = Some(help.into());
         self
     }
 
-    /// Adds what to do about it, where that is known.
+    /// Adds the remedy, where one is known.
     fn helped(mut self, help: Option<&str>) -> Failure {
         self.help = help.map(str::to_owned);
         self
@@ -100,12 +100,12 @@ impl Failure {
         self.exit
     }
 
-    /// What to do about it.
+    /// The remedy, if it has one.
     pub fn remedy(&self) -> Option<&str> {
         self.help.as_deref()
     }
 
-    /// Line of the file that is meant, from 1.
+    /// Line of the file with the mistake, from 1.
     pub fn place_line(&self) -> Option<usize> {
         let place = self.place.as_ref()?;
         let mistake = place.mistakes.first().filter(|mistake| mistake.setting.is_none())?;
@@ -113,7 +113,7 @@ impl Failure {
         Some(1 + before.matches('\n').count())
     }
 
-    /// Prints the story on stderr and gives the exit status.
+    /// Prints message, place and remedy on stderr and gives the exit status.
     pub fn tell(self) -> ExitCode {
         // Causes quote what files say.
         let mistakes = self.place.iter().flat_map(|place| place.mistakes.iter().map(move |one| (place, one)));
@@ -244,7 +244,7 @@ impl From<fleet::choice::FleetTestsError> for Failure {
     }
 }
 
-/// A source text in which nothing acts on the terminal, with every byte in its place.
+/// A source text with its control characters replaced by as many bytes, so that nothing in it acts on the terminal.
 fn harmless(text: &str) -> String {
     let change = |c: char| match c {
         '\n' | '\t' | '\r' => c,

@@ -14,7 +14,7 @@ use crate::inputs;
 use crate::output::printable;
 use crate::stdout::{json, write_file};
 
-/// Name of the file with what performance counters say of the users.
+/// Name of the file with the profile of users that performance counters give.
 const PROFILE: &str = "profile.toml";
 
 /// Imports Jetstress reports, papers, results of fio, counters, files of the calculator.
@@ -121,7 +121,7 @@ fn read(file: &Path) -> Result<Foreign, Failure> {
     })
 }
 
-/// What logs of performance counters say of the users.
+/// Makes the profile of users from performance-counter logs.
 fn profile(logs: &[(String, Vec<u8>)], mailboxes: Option<u64>) -> Result<Option<Profile>, Failure> {
     if logs.is_empty() {
         return Ok(None);
@@ -133,7 +133,7 @@ fn profile(logs: &[(String, Vec<u8>)], mailboxes: Option<u64>) -> Result<Option<
     })
 }
 
-/// The solution file of the group whose files are in a folder.
+/// Makes the solution file of the group (DAG) whose calculator files are in a folder.
 fn read_group(folder: &Path) -> Result<String, Failure> {
     let shown = folder.display();
     let failed = |error| Failure::wrong_input(format!("cannot read {shown}")).because(error);

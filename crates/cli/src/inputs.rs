@@ -29,14 +29,14 @@ pub struct SolutionArguments {
 }
 
 impl SolutionArguments {
-    /// The solution with the settings.
+    /// Reads the solution file with the settings of command line and environment.
     pub fn read(&self) -> Result<Solution, Failure> {
         let solution = self.parse(&text(&self.file)?)?;
         solution.settings().for_each(|setting| detail!("setting in force: {}", setting.text()));
         Ok(solution)
     }
 
-    /// The solution with the settings; where it describes no instance, with those of its plan.
+    /// The same; where it describes no instance, with the instances of its plan.
     pub fn read_to_run(&self) -> Result<Solution, Failure> {
         Ok(plan::to_run(self.read()?)?)
     }
@@ -46,7 +46,7 @@ impl SolutionArguments {
         SolutionArguments { file, set: Vec::new() }
     }
 
-    /// The solution that this text of the file is, with the settings.
+    /// Parses this text of a solution file, with the settings.
     pub fn parse(&self, text: &str) -> Result<Solution, Box<SolutionError>> {
         let mut variables: Vec<(String, String)> = std::env::vars_os()
             .map(|(name, value)| [name, value].map(|text| text.to_string_lossy().into_owned()).into())

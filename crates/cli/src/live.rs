@@ -20,13 +20,13 @@ use review::terminal::draw;
 
 use crate::progress::{LineWatcher, Meter};
 
-/// Whether the terminal shows our screen instead of its own.
+/// Whether the terminal shows the screen of a run (its alternate screen).
 static ON_SCREEN: AtomicBool = AtomicBool::new(false);
-/// The other screen, no cursor, no wrapping.
+/// Escape sequences: alternate screen, no cursor, no wrapping.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 
-/// Gives the terminal back. May be called at any time, from any thread.
+/// Restores the terminal. May be called at any time, from any thread.
 pub fn leave() {
     if ON_SCREEN.swap(false, Ordering::SeqCst) {
         show!("{LEAVE}");
@@ -40,16 +40,16 @@ pub fn beside_screen(text: &str) {
     }
 }
 
-/// Sees a run and shows it: in lines, or on the whole screen.
+/// The display of a run on the terminal: lines or a whole screen.
 pub enum RunWatcher {
     /// A line that rewrites itself, or plain lines now and then.
     Lines(LineWatcher),
-    /// The whole terminal.
+    /// The whole terminal (`--live`).
     Screen(LiveScreen),
 }
 
 impl RunWatcher {
-    /// The whole terminal if it is asked for and there is one, else lines. `evidence` names the folder of the run.
+    /// A whole screen if `--live` is given and there is a terminal, else lines. `evidence` is the folder of the run.
     pub fn new(live: bool, meter: Meter, interrupts: Arc<AtomicU32>, evidence: String) -> RunWatcher {
         let live = live && !crate::output::is_quiet();
         if live && std::io::stderr().is_terminal() {
@@ -61,7 +61,7 @@ impl RunWatcher {
         RunWatcher::Lines(LineWatcher::new(meter, interrupts))
     }
 
-    /// What the screen is drawn from, if there is one.
+    /// The state of the run that the screen is drawn from; none for lines.
     pub fn live(&self) -> Option<Rc<RefCell<LiveRun>>> {
         match self {
             RunWatcher::Lines(_) => None,
@@ -94,7 +94,7 @@ impl Watcher for RunWatcher {
     }
 }
 
-/// The run on the whole terminal.
+/// A run on the whole terminal, redrawn each second.
 pub struct LiveScreen {
     live: Rc<RefCell<LiveRun>>,
     interrupts: Arc<AtomicU32>,

@@ -54,14 +54,14 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use failure::{Failure, Status};
 
-/// The allocator of musl takes up to twice the processor time of this one.
+/// Allocator in place of that of musl, which takes up to twice the processor time.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Version and build of this program (`build.rs`).
 pub const VERSION: &str = env!("PROOFLOAD_VERSION");
-/// What it was built from and how.
+/// Commit, target and features that the program was built from.
 pub const BUILD: &str = env!("PROOFLOAD_BUILD");
 
 /// Proves, before go-live, that a storage design can carry a mailbox-database load.

@@ -8,7 +8,7 @@ pub fn outlook(_: &Solution) -> Result<String, Failure> {
     Err(absent())
 }
 
-/// That this build has no fleets.
+/// The error that this build has no fleets, and where they are.
 pub fn absent() -> Failure {
     Failure::wrong_input("this proofload was built without runs on many hosts")
         .help("install a package, which has them, or build them in: cargo build --release --features fleet")

@@ -36,7 +36,7 @@ pub struct EndingArguments {
 /// How a run ended, on one host or on many.
 pub struct Ended {
     pub how: Ending,
-    /// Why it did not come to its end.
+    /// Why it did not come to its end; none if it did.
     pub why: Option<String>,
 }
 
@@ -54,7 +54,8 @@ impl Ended {
 /// Why an interrupted run did not come to its end.
 pub const INTERRUPTED: &str = "it was interrupted; what was measured is kept";
 
-/// Renders the report, prints the verdicts as `table` makes them of the judgement, or the report, and gives the status.
+/// Writes the reports, prints the verdicts (as `table` makes them of the judgement) or `report.json`, and gives the
+/// status.
 pub fn tell(
     folder: &Path,
     ended: &Ended,
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
     use Grade::{Failed, Held, Incomplete, Qualified};
 
-    /// Exit statuses of runs of each grade that ended like this.
+    /// Exit statuses of runs of each grade that ended like this, with `--require`.
     fn statuses(how: Ending, require: Require) -> [u8; 4] {
         let ended = Ended { how, why: None };
         [Qualified, Held, Failed, Incomplete].map(|grade| match require.status(&ended, grade) {

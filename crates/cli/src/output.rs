@@ -17,11 +17,11 @@ const QUIET: u8 = 0;
 const NORMAL: u8 = 1;
 const VERBOSE: u8 = 2;
 
-/// Which messages are shown; errors are no messages.
+/// Which messages are shown: none, normal or with details. Errors are always shown.
 static VERBOSITY: AtomicU8 = AtomicU8::new(NORMAL);
-/// Whether each line is an event in JSON.
+/// Whether each line on stderr is a JSON event (`--progress json`).
 static EVENTS: AtomicBool = AtomicBool::new(false);
-/// Lines on the terminal that are not there to stay.
+/// Number of lines on the terminal that the next output replaces.
 static REWRITTEN: AtomicUsize = AtomicUsize::new(0);
 
 /// How every command shows what it has to say.
@@ -40,7 +40,7 @@ pub struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// From now on messages are shown like this.
+    /// Applies the arguments: from now on messages are shown like this.
     pub fn apply(&self) {
         let verbosity = match (self.quiet, self.verbose) {
             (true, _) => QUIET,
@@ -82,7 +82,7 @@ pub fn as_events() {
     EVENTS.store(true, Ordering::SeqCst);
 }
 
-/// Writes an error, which nothing leaves out: as an event, or in the form that `for_people` gives it.
+/// Prints an error, even with `--quiet`: as a JSON event, or in the form that `for_people` gives it.
 pub fn error(text: &str, help: Option<&str>, for_people: impl FnOnce() -> String) {
     if EVENTS.load(Ordering::SeqCst) {
         write_event(Told::Error { text: text.to_owned(), help: help.map(str::to_owned) });
@@ -111,7 +111,7 @@ pub fn show_event(told: Told) {
     }
 }
 
-/// Shows lines on a terminal until something else is written.
+/// Shows progress lines on a terminal, which the next output replaces.
 pub fn rewrite(lines: &[String]) {
     write(|| {
         let erasure = erasure();
@@ -121,12 +121,12 @@ pub fn rewrite(lines: &[String]) {
     });
 }
 
-/// Erases the lines that are not there to stay.
+/// Erases the progress lines that are on the terminal.
 pub fn clear() {
     write(erasure);
 }
 
-/// What erases the lines that are not there to stay.
+/// The escape sequence that erases the progress lines.
 fn erasure() -> String {
     match REWRITTEN.swap(0, Ordering::SeqCst) {
         0 => String::new(),
@@ -139,7 +139,7 @@ fn write_event(told: Told) {
     write(|| Event::at(runner::unix_ms(), told).line() + "\n");
 }
 
-/// Writes in one piece, so that lines of several processes do not mix.
+/// Writes to stderr in one piece, so that lines of several processes do not mix.
 fn write(text: impl FnOnce() -> String) {
     let mut out = std::io::stderr().lock();
     let _ = out.write_all(text().as_bytes()).and_then(|()| out.flush());

@@ -92,7 +92,7 @@ pub fn run(arguments: &PaperArguments) -> Result<Status, Failure> {
     Ok(Status::Pass)
 }
 
-/// Refuses to replace a file that says something else than its page: the author fills in the paper where it lies.
+/// Refuses to replace a paper that its author has changed: its text is no longer what its page says.
 fn keep_changes(folder: &Path, pages: &[(String, String)]) -> Result<(), Failure> {
     let mut changed: Vec<&str> = Vec::new();
     for (name, page) in pages {

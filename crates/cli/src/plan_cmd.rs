@@ -93,7 +93,7 @@ fn export(folder: &Path, solution: &Solution, planned: &plan::Plan) -> Result<()
     Ok(())
 }
 
-/// What is written beside a file or into it must follow from the file alone.
+/// Refuses `--set` where something is written into or beside the file: it must follow from the file alone.
 fn refuse_settings(solution: &Solution) -> Result<(), Failure> {
     let Some(setting) = solution.settings().next() else { return Ok(()) };
     let message = format!("a plan with other values than the file's is not written: {}", setting.text());

@@ -45,7 +45,7 @@ pub struct ProbeArguments {
     from: Option<PathBuf>,
 }
 
-/// Longest time of the reads that warm caches.
+/// Longest time that is spent on reads before the first point, to warm caches.
 const WARM_MOST: Duration = Duration::from_secs(120);
 
 /// Runs the command: rows of probe.csv on stdout, each as soon as it is known.
@@ -103,7 +103,7 @@ pub fn run(arguments: &ProbeArguments) -> Result<Status, Failure> {
     Ok(if interrupted() { Status::Interrupted } else { Status::Pass })
 }
 
-/// Prints the most telling points first, with what the file of candidates says of them.
+/// Prints the most informative of the points to measure next, each with what the file of candidates says of it.
 fn choose(count: usize, from: Option<Vec<Row>>, after: &[PathBuf]) -> Result<Status, Failure> {
     let candidates = from.unwrap_or_else(|| usual_points().into_iter().map(Row::unmeasured).collect());
     let done = inputs::all_points(after)?;

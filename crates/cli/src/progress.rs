@@ -34,7 +34,7 @@ enum Form {
 }
 
 impl ProgressArguments {
-    /// From now on messages have the form that is asked for, and the meter shows progress in it.
+    /// A progress meter in the form that `--progress` asks for; from now on messages have that form, too.
     pub fn meter(&self) -> Meter {
         let form = match self.progress {
             _ if output::is_quiet() => Form::None,
@@ -48,18 +48,18 @@ impl ProgressArguments {
     }
 }
 
-/// Shows how far a command is.
+/// Shows how far a command is: as lines, JSON events or not at all.
 pub struct Meter {
-    /// Auto: there is a terminal.
+    /// Form of the output; `auto` is already replaced by what the terminal allows.
     form: Form,
     pacer: Pacer,
     begun: Instant,
-    /// Place of the test that was shown last.
+    /// Ordinal of the test that was shown last.
     test: Option<u32>,
 }
 
 impl Meter {
-    /// Shows how far the command is, if that is due; a terminal also gets further lines.
+    /// Shows the progress if a line is due; on a terminal with further lines below it.
     pub fn show(&mut self, told: Told, further: Vec<String>) {
         let test = if let Told::Test(progress) = &told { Some(progress.ordinal) } else { None };
         let begins = std::mem::replace(&mut self.test, test) != test;
@@ -78,7 +78,7 @@ impl Meter {
     }
 }
 
-/// Shows the progress of a run.
+/// Shows the progress of a run as lines.
 pub struct LineWatcher {
     meter: Meter,
     interrupts: Arc<AtomicU32>,

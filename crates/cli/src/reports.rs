@@ -6,7 +6,8 @@ use evidence::{Report, load};
 
 use crate::failure::Failure;
 
-/// The report of the run in `folder`. Where there is none, `failure` says whose fault it is.
+/// Makes the report of the run in `folder`. If there is none, `failure` makes the error, because it depends on the
+/// command whose fault that is.
 pub fn rendered(folder: &Path, failure: fn(String) -> Failure) -> Result<Report, Failure> {
     let failed =
         |error: &dyn std::fmt::Display| failure(format!("no report of {}", folder.display())).because(error);
@@ -27,7 +28,7 @@ pub fn render(folder: &Path) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Prints a page to a PDF beside it.
+/// Prints a page to a PDF beside it, with an installed Chromium.
 #[cfg(feature = "pdf")]
 pub fn print(page: &Path) -> Result<(), Failure> {
     let pdf = page.with_extension("pdf");

@@ -67,7 +67,7 @@ pub fn run(HostRunArguments { run: arguments, host, live }: &HostRunArguments) -
     })
 }
 
-/// Prints what a run would do; what stands in its way comes after it.
+/// Prints what a run would do; the reasons why it could not begin come last.
 fn tell_dry_run(
     mut told: DryRun,
     preflight: Result<Preflight, PreflightError>,

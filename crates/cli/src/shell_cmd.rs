@@ -54,7 +54,7 @@ pub fn man(arguments: &ManArguments, mut program: Command) -> Result<Status, Fai
     Ok(Status::Pass)
 }
 
-/// A page for the command and each below it, named by the path to it: `proofload-fleet-run`.
+/// Writes a manual page for the command and each below it, named by the path to it: `proofload-fleet-run`.
 fn gather(command: Command, name: &str, pages: &mut Vec<(String, Command)>) {
     let below = command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
     for sub in below.cloned().collect::<Vec<_>>() {

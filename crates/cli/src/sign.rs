@@ -33,7 +33,7 @@ impl SignArguments {
         Ok(self.sign.as_deref().map(SigningKey::read).transpose()?)
     }
 
-    /// Writes the attestation of a run whose reports are in `folder`, if there is a key.
+    /// Signs the run whose reports are in `folder` with an attestation, if a key was given.
     pub fn attest(&self, report: &Report, folder: &Path) -> Result<(), Failure> {
         let Some(key) = self.read()? else { return Ok(()) };
         let failed =

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::failure::Failure;
 
-/// Requests after which the process ends at once.
+/// Number of requests to end after which the process ends at once.
 const PATIENCE: u32 = 3;
 
-/// Counts the requests to end from now on, for commands that end in order.
+/// Counts requests to end (Ctrl-C, SIGTERM) from now on, for commands that end in order.
 pub fn count_interrupts() -> Result<Arc<AtomicU32>, Failure> {
     let interrupts = Arc::new(AtomicU32::new(0));
     let counter = interrupts.clone();
@@ -34,7 +34,7 @@ pub fn count_interrupts() -> Result<Arc<AtomicU32>, Failure> {
     Ok(interrupts)
 }
 
-/// Calls `heard` at each request to end.
+/// Calls `heard` at each request to end (Ctrl-C, SIGTERM).
 pub fn on_request(heard: impl FnMut() + Send + 'static) -> Result<(), Failure> {
     let hangup_is_ignored = is_ignored(libc::SIGHUP);
     ctrlc::set_handler(heard)

@@ -106,7 +106,7 @@ fn not_kept(error: &dyn std::fmt::Display) -> Failure {
     Failure::could_not_run("the evidence cannot be kept").because(error)
 }
 
-/// The rows that are known before anything happens: the run, its rules, its hosts.
+/// The rows that are known before the simulation begins: the run, its rules, its hosts.
 fn first_rows(run: &Run, solution: &Solution, planned: &Planned, assumptions: &Assumptions) -> Vec<Row> {
     let description = &planned.storage;
     let host = |name: &str| Host { name: name.to_owned(), description: description.clone() }.into();

@@ -26,7 +26,7 @@ pub struct SqlArguments {
     json: bool,
 }
 
-/// What stops a query: the evidence, or the reader of stdout.
+/// Why a query stopped: the evidence cannot be read, or the reader of stdout has gone away.
 enum Stop {
     Store(StoreError),
     Output(std::io::Error),

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output::printable;
 
-/// Data goes to stdout; a reader that has gone away (`| head`) is no failure.
+/// Writes data to stdout; a reader that has gone away (`| head`) is no failure.
 pub fn data(text: &str) -> Result<(), Failure> {
     crate::output::clear();
     match std::io::stdout().write_all(text.as_bytes()) {
@@ -20,19 +20,19 @@ pub fn data(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Text for people on stdout.
+/// Writes text for people to stdout.
 pub fn tell(text: &str) -> Result<(), Failure> {
     data(&printable(text))
 }
 
-/// A document as JSON on stdout.
+/// Writes a JSON document to stdout.
 pub fn json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|error| Failure::could_not_run("cannot write as JSON").because(error))?;
     data(&format!("{text}\n"))
 }
 
-/// Makes a file that does not exist yet.
+/// Creates a file that must not exist yet.
 pub fn create_new(path: &Path) -> Result<File, Failure> {
     File::options().write(true).create_new(true).open(path).map_err(|error| {
         let message = format!("cannot create {}", path.display());
@@ -45,7 +45,7 @@ pub fn create_new(path: &Path) -> Result<File, Failure> {
     })
 }
 
-/// Writes a document into a file that does not exist yet, and says so.
+/// Writes a document into a file that must not exist yet, and says so.
 pub fn write_new(path: &Path, text: &[u8]) -> Result<(), Failure> {
     create_new(path)?
         .write_all(text)
@@ -54,7 +54,7 @@ pub fn write_new(path: &Path, text: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a document and says so.
+/// Writes a document into a file, replacing it, and says so.
 pub fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text)
         .map_err(|error| Failure::could_not_run(format!("cannot write {}", path.display())).because(error))?;

@@ -16,7 +16,7 @@ use workload::verify::{Opened, VerifyError};
 use crate::failure::{Failure, Status};
 use crate::stdout::{create_new, json, tell};
 
-/// Pages that are named one by one; all are counted.
+/// Most pages with a fault that are printed one by one; all are counted.
 const NAMED_MAX: u64 = 100;
 
 /// Checks a database file page by page.
@@ -37,7 +37,7 @@ pub struct VerifyArguments {
     json: bool,
 }
 
-/// Where findings go: to stdout as they come, or into a document.
+/// Where findings go: printed as they come, or collected for `--json`.
 struct Teller {
     document: Option<Verified>,
     named: u64,
@@ -67,7 +67,7 @@ impl Teller {
     }
 }
 
-/// Why the command has ended: the file, or the reader of stdout.
+/// Why the check stopped: the file cannot be read, or the reader of stdout has gone away.
 enum Stop {
     Verify(VerifyError),
     Failure(Failure),

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::progress::Meter;
 use crate::signals::count_interrupts;
 
-/// Where a person sees a run go on.
+/// The terminal's display of a fleet's run: progress lines and messages.
 pub struct Console {
     interrupts: Arc<AtomicU32>,
     meter: Meter,

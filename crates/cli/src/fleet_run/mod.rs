@@ -67,12 +67,12 @@ struct Access {
     nats_server: Option<String>,
 }
 
-/// A run on the hosts of a fleet, as asked for.
+/// A run on the hosts of a fleet, with all its arguments.
 struct FleetRun<'a> {
     solution: &'a Solution,
     access: &'a Access,
     ending: &'a EndingArguments,
-    /// Signs the evidence; read before anything is started.
+    /// The key that signs the evidence; read before anything is started.
     key: Option<SigningKey>,
 }
 
@@ -122,7 +122,7 @@ pub fn resume(arguments: &FleetResumeArguments) -> Result<Status, Failure> {
     run.conduct(controller, folder, meter)
 }
 
-/// What `fleet run` would do with a solution, in words.
+/// What `fleet run` would do with a solution, for `check`.
 pub fn outlook(solution: &Solution) -> Result<String, Failure> {
     let hosts = solution.hosts_under_test();
     hosts.iter().try_for_each(|host| solution.deployment(Some(&host.name)).map(drop))?;
@@ -132,7 +132,7 @@ pub fn outlook(solution: &Solution) -> Result<String, Failure> {
     Ok(format!("{tests}{drill} on {hosts} at once"))
 }
 
-/// What this program is, as others see it.
+/// Version and build of this program, which agents compare with theirs.
 pub fn this_program() -> Result<Program, Failure> {
     Program::running(env!("CARGO_PKG_VERSION"), crate::BUILD).map_err(|error| {
         Failure::could_not_run("the file of this program cannot be read, so builds cannot be compared")
@@ -153,7 +153,7 @@ pub fn read_credentials(path: &Path) -> Result<Credentials, Failure> {
 }
 
 impl FleetRun<'_> {
-    /// The controller's credentials, and the hosts, for each of which there are some.
+    /// Reads the controller's credentials, and checks that each host under test has some.
     fn credentials(&self) -> Result<(Credentials, Vec<String>), Failure> {
         let fleet = &self.access.fleet;
         let hosts: Vec<String> =
@@ -194,7 +194,7 @@ impl FleetRun<'_> {
         self.report(folder, &memory, started.elapsed())
     }
 
-    /// Makes one run of what the hosts have sent, and says how it came out.
+    /// Merges what the hosts have sent into one run, and prints how it came out.
     fn report(self, folder: &Path, memory: &Memory, elapsed: Duration) -> Result<Status, Failure> {
         let chosen = FleetTests::chosen(self.solution, &kinds(&memory.plan.tests)?)?;
         let tests = chosen.all();

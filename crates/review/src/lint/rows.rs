@@ -228,8 +228,8 @@ fn claim(data: &RunData, solution: &Solution, findings: &mut Findings) {
     }
 }
 
-/// Rule: lengths, targets and sizes of a run on one real host are those of the solution file that it carries. `simulate`
-/// may have been given others, and the hosts of a fleet have shares of them.
+/// Rule: lengths, targets and sizes of a run on one real host are those of the solution file that it carries.
+/// `simulate` may have been given others, and the hosts of a fleet have shares of them.
 fn against_solution(data: &RunData, solution: &Solution, findings: &mut Findings) {
     let [host] = data.hosts.as_slice() else { return };
     if data.run.world != WorldKind::Real {
