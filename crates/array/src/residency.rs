@@ -30,9 +30,9 @@ const KEPT: f64 = 15.0 / 16.0;
 const FORGOTTEN_READS: f64 = 1.0 / 16.0;
 /// Number of counts after which tiers are taken as settled.
 const FIRST_COUNTS: u32 = 16;
-/// Shortage, of 2^32 pieces, above which a region gets pieces.
+/// Lack of pieces in a region, in units of 2^-32 piece, above which it gets another one: half a piece.
 const LACKING: u64 = 1 << 31;
-/// Number of bisections for T.
+/// Number of bisection steps in finding the characteristic time T of the cache.
 const HALVINGS: u32 = 50;
 /// Value of x above which exp(-x) counts as 0.
 const ALL_HELD: f64 = 40.0;

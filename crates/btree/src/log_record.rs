@@ -57,12 +57,12 @@ pub enum LogRecord {
         db: u8,
         /// Number of pages before.
         before: u32,
-        /// Number of pages from here on.
+        /// Number of pages after the extension.
         pages: u32,
     },
     /// Attach: a database joins the instance.
     Attach {
-        /// Number of the database from here on.
+        /// Number by which the following records name the database.
         db: u8,
         /// Path of the database file.
         path: String,

@@ -201,7 +201,7 @@ impl<'a> Looking<'a> {
     }
 }
 
-/// Parts of a simulation of this solution that nothing backs.
+/// Assumptions of a simulation of this solution that have no source, in words.
 fn doubts(solution: &Solution) -> Vec<String> {
     let claim = plan::claim(solution, WorldKind::Simulated, Vec::new());
     let mut doubts: Vec<String> = claim.doubts.into_iter().map(|doubt| doubt.text).collect();

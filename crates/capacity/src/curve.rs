@@ -6,9 +6,11 @@
 
 /// Cap of a margin: a figure at a third of its limit, or at three times it. Beyond the cap only the sign counts.
 const CAP: f64 = 1.0;
-/// Distance from the crossing, as a share of the load, within which loads take part in the fit of a line.
+/// Distance from the load at which the limit is reached, as a share of it, within which margins are used for the fit
+/// of a line.
 const NEAR: f64 = 0.04;
-/// Lowest load, as a share of the crossing, that takes part in the estimate of the least slope.
+/// Largest distance below the load at which the limit is reached, as a share of it, at which margins are used for the
+/// estimate of the least slope.
 const BELOW: f64 = 0.4;
 
 /// Margin of one limit at one load.

@@ -218,7 +218,8 @@ impl Search {
         loads.into_iter().flat_map(|load| self.once(load)).collect()
     }
 
-    /// Step below a load that was reached from above, since a load between two that break limits may hold.
+    /// The next lower load to simulate, if none close below `low` has been: a load between two that break limits may
+    /// break none.
     fn unknown_below(&self, low: u64) -> Option<u64> {
         let near = low as f64 / WIDE;
         let is_known = loads(&self.measured).any(|load| load < low && load as f64 >= near);
@@ -276,14 +277,14 @@ impl Search {
         })
     }
 
-    /// Lowest crossing of a limit near the bracket.
+    /// The lowest load near the bracket at which the margin of a limit crosses zero.
     fn crossing(&self, bracket: Bracket) -> Option<Crossing> {
         let broken = self.curves().filter(|curve| curve.mean(bracket.high).is_some_and(|mean| mean < 0.0));
         let near = broken.filter_map(|curve| curve.crossing(curve.falls_through_zero_at()?));
         near.min_by(|a, b| a.ln_load.total_cmp(&b.ln_load))
     }
 
-    /// Lowest crossing, if its load differs from seed to seed.
+    /// The load at which the first limit is reached, if seeds make it differ by more than [`QUIET`].
     fn scattering(&self, bracket: Bracket) -> Option<Crossing> {
         self.crossing(bracket).filter(|crossing| crossing.scatter > QUIET)
     }

@@ -11,55 +11,56 @@ use percent_encoding::percent_decode_str;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-/// What our own pages may load.
+/// Content-Security-Policy of the program's own pages: styles, scripts and data from this server only.
 const OWN: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'";
-/// What a report may load: it carries its style with it and has no script.
+/// Content-Security-Policy of a report: it carries its style with it and has no script.
 const REPORT: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// A site answers requests; each one on a thread of its own.
+/// A set of web pages: answers requests, each on a thread of its own.
 pub trait Site: Send + Sync + 'static {
-    /// The answer to a request.
+    /// Answers a request.
     fn answer(&self, asked: &Asked) -> Reply;
 }
 
-/// A request with all of its body.
+/// An HTTP request with all of its body.
 pub struct Asked {
-    /// GET, HEAD, POST or another one.
+    /// Method: GET, HEAD, POST or another one.
     pub method: Method,
-    /// The address behind the host, as it was sent.
+    /// Path and query, as the browser sent them.
     pub target: String,
-    /// The headers.
+    /// The HTTP headers.
     pub headers: HeaderMap,
-    /// The body.
+    /// The request's body.
     pub body: Bytes,
 }
 
 impl Asked {
-    /// The value of a header that may stand once; none if it is missing, stands twice or is not ASCII.
+    /// The value of a header that may occur once; `None` if it is missing, occurs twice or is not ASCII.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.get_all(name).iter();
         let value = values.next()?;
         values.next().is_none().then(|| value.to_str().ok()).flatten()
     }
 
-    /// Whether the request only asks for something.
+    /// Whether the method only reads (GET, HEAD).
     pub fn only_reads(&self) -> bool {
         matches!(self.method, Method::GET | Method::HEAD)
     }
 
-    /// Whether the Host header names this machine itself, at any port.
+    /// Whether the Host header names this machine (`localhost`, a loopback address), at any port. A page of another
+    /// site that has its name resolve to this machine is refused so.
     pub fn is_for_this_machine(&self) -> bool {
         self.header("host").is_some_and(is_loopback_name)
     }
 
-    /// The parts of the path with their percent signs resolved, and the query as it was sent.
+    /// The parts of the path, percent-decoded, and the query as it was sent.
     pub fn parts(&self) -> (Vec<String>, &str) {
         let (path, query) = self.target.split_once('?').unwrap_or((&self.target, ""));
         (path.trim_start_matches('/').split('/').map(decoded).collect(), query)
     }
 }
 
-/// Whether a Host header names this machine itself.
+/// Whether a host name is one of this machine: `localhost` or a loopback address.
 fn is_loopback_name(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(rest),
@@ -68,19 +69,19 @@ fn is_loopback_name(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// A part of a path with its percent signs resolved; what is no UTF-8 then names nothing.
+/// A part of a path, percent-decoded; if that is no UTF-8, a name that no file has.
 pub fn decoded(part: &str) -> String {
     percent_decode_str(part).decode_utf8_lossy().into_owned()
 }
 
-/// A function that sends events until it returns.
+/// A function that sends server-sent events to a browser until it returns.
 pub type SendsEvents = dyn FnOnce(&mut Events) -> io::Result<()> + Send;
 
-/// The answer to a request.
+/// The answer to an HTTP request: at once or as a stream of events.
 pub enum Reply {
-    /// A whole answer.
+    /// An answer that is complete.
     Whole(Answer),
-    /// Server-sent events, until the function returns.
+    /// Server-sent events until the function returns.
     Events(Box<SendsEvents>),
 }
 
@@ -90,45 +91,45 @@ impl From<Answer> for Reply {
     }
 }
 
-/// A whole answer.
+/// A complete HTTP answer.
 #[derive(Debug, PartialEq)]
 pub struct Answer {
-    /// Status of HTTP.
+    /// HTTP status code.
     pub status: u16,
     /// Content-Type.
     pub kind: &'static str,
     /// Content-Security-Policy.
     pub policy: &'static str,
-    /// The body.
+    /// The answer's body.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// An answer of this Content-Type, with the policy of our own pages.
+    /// An answer of this Content-Type, with the Content-Security-Policy of the program's own pages.
     pub fn new(kind: &'static str, body: impl Into<Vec<u8>>) -> Answer {
         Answer { status: 200, kind, policy: OWN, body: body.into() }
     }
 
-    /// A page of ours.
+    /// An answer that is one of the program's own pages.
     pub fn page(body: impl Into<Vec<u8>>) -> Answer {
         Answer::new("text/html; charset=utf-8", body)
     }
 
-    /// A page that carries its style with it and has no script.
+    /// An answer that is a report: a page with its style in it and without a script.
     pub fn report(body: impl Into<Vec<u8>>) -> Answer {
         Answer { policy: REPORT, ..Answer::page(body) }
     }
 
-    /// A refusal in a line of text.
+    /// An answer that refuses the request, with the reason in a line of text.
     pub fn error(status: u16, text: &str) -> Answer {
         Answer { status, ..Answer::new("text/plain; charset=utf-8", format!("{text}\n")) }
     }
 }
 
-/// Server-sent events that go to one browser.
+/// The stream of server-sent events to one browser.
 pub struct Events {
     pub(crate) sender: Sender<Bytes>,
-    /// Becomes true when the server ends.
+    /// Becomes `true` when the server is stopped.
     pub(crate) ended: watch::Receiver<bool>,
     pub(crate) runtime: Handle,
 }
@@ -145,7 +146,7 @@ impl Events {
         })
     }
 
-    /// Tells the browser that no event follows.
+    /// Tells the browser that the stream ends, so that it does not connect again.
     ///
     /// # Errors
     /// The browser has gone away.
@@ -158,7 +159,7 @@ impl Events {
         sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
 
-    /// Waits; `false` if the server ends meanwhile.
+    /// Waits; returns early with `false` if the server is stopped.
     pub fn goes_on(&mut self, wait: Duration) -> bool {
         let ended = self.ended.wait_for(|ended| *ended);
         self.runtime.block_on(async { tokio::time::timeout(wait, ended).await.is_err() })

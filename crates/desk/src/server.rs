@@ -29,23 +29,23 @@ use tokio::time::{sleep, timeout};
 
 use crate::answer::{Answer, Asked, Events, Reply, Site};
 
-/// Requests that are answered at a time; each page that is open holds one.
+/// Most requests that are answered at a time; each open page with live figures holds one.
 const REQUESTS_MAX: usize = 64;
-/// Connections that are open at a time; more wait.
+/// Most open connections; more have to wait.
 const CONNECTIONS_MAX: usize = 256;
-/// Bytes of a request's body.
+/// Largest body of a request, bytes.
 const BODY_MAX: usize = 1 << 20;
-/// A browser that sends nothing is waited for so long, for a head and for a body.
+/// Longest time that a browser may take to send the head of a request, and its body.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// After a connection could not be taken, this long passes before the next one is.
+/// Pause after a connection could not be accepted, before the next one is.
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
-/// Connections that are open may take this long to come to their end.
+/// Longest time that open connections have to finish when the server stops.
 const ENDING_MAX: Duration = Duration::from_secs(3);
 
-/// Whole bodies and those that go on.
+/// Body of an answer: complete, or a stream.
 type Body = Either<Full<Bytes>, Channel<Bytes>>;
 
-/// Why there are no pages.
+/// Why the server cannot listen at its address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {cause}")]
 pub struct ListenError {
@@ -53,7 +53,7 @@ pub struct ListenError {
     cause: io::Error,
 }
 
-/// A server that has its address and answers nothing yet.
+/// A web server that has its address and does not answer yet.
 pub struct Server {
     listener: std::net::TcpListener,
     address: SocketAddr,
@@ -61,7 +61,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the address.
+    /// Listens at the address; connections wait until [`Server::serve`].
     ///
     /// # Errors
     /// The address is taken, or not one of this machine.
@@ -74,12 +74,12 @@ impl Server {
         opened.map_err(|cause| ListenError { address: listen, cause })
     }
 
-    /// The address, with the port that was free if any was asked for.
+    /// The address it listens at, with the port that the system chose if 0 was asked for.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What ends [`Server::serve`]. May be called on any thread.
+    /// A function that stops [`Server::serve`]. It may be called on any thread.
     pub fn ender(&self) -> impl Fn() + Send + Sync + 'static {
         let ended = self.ended.clone();
         move || {
@@ -87,7 +87,7 @@ impl Server {
         }
     }
 
-    /// Answers requests until [`Server::ender`] is called; then answers that are under way come to their end.
+    /// Answers requests until [`Server::ender`] is called; then answers under way are finished.
     ///
     /// # Errors
     /// The system gives no thread or no event queue.
@@ -131,7 +131,7 @@ impl Server {
     }
 }
 
-/// The next connection; none once the server is to end.
+/// Accepts the next connection; `None` when the server is stopped.
 async fn next(listener: &TcpListener, ended: &mut watch::Receiver<bool>) -> Option<io::Result<TcpStream>> {
     let (ended, taken) = (pin!(ended.wait_for(|ended| *ended)), pin!(listener.accept()));
     match select(ended, taken).await {
@@ -140,7 +140,7 @@ async fn next(listener: &TcpListener, ended: &mut watch::Receiver<bool>) -> Opti
     }
 }
 
-/// What each connection has of the server.
+/// What the connections share of the server: pages, limits, and whether it is stopped.
 #[derive(Clone)]
 struct Service {
     site: Arc<dyn Site>,
@@ -181,7 +181,7 @@ impl Service {
     }
 }
 
-/// The request with all of its body, or why it is refused.
+/// Reads a request with all of its body, or gives the answer that refuses it.
 async fn whole_request(request: Request<Incoming>) -> Result<Asked, Answer> {
     let (head, body) = request.into_parts();
     let target = head.uri.path_and_query().map_or_else(String::new, |target| target.as_str().to_owned());
@@ -201,7 +201,8 @@ fn whole(answer: Answer) -> Response<Body> {
     with_headers(status, kind, Some(policy), Either::Left(Full::new(body.into())))
 }
 
-/// An answer with the headers that all have. Events load nothing, so they have no policy.
+/// An answer with the security headers that all answers have. Streams of events load nothing, so they have no
+/// Content-Security-Policy.
 fn with_headers(status: u16, kind: &'static str, policy: Option<&'static str>, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(status).expect("our own statuses are ones");
@@ -225,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// Tells what was asked; `/events` counts until the server ends, `/panic` fails.
+    /// Test pages: answer with what was asked; `/events` counts until the server is stopped, `/panic` fails.
     struct Echo;
 
     impl Site for Echo {
@@ -249,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Runs `test` with the address of a server, which then ends.
+    /// Runs `test` with the address of a server, and stops the server after it.
     fn with_server(test: impl FnOnce(SocketAddr, &dyn Fn())) {
         let server = Server::new("127.0.0.1:0".parse().expect("an address")).expect("a free port");
         let (address, end) = (server.address(), server.ender());

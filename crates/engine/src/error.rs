@@ -79,7 +79,7 @@ pub enum Error {
     NumbersUsedUp {
         /// Kind of the numbers.
         what: &'static str,
-        /// Log directory or database with these numbers.
+        /// Log directory or database whose numbers are used up.
         of: String,
         /// Remedy that gives new numbers.
         remedy: &'static str,

@@ -81,7 +81,7 @@ pub struct Planned {
     pub tests: Vec<TestSpec>,
     /// Description of the tests' storage, in one line.
     pub storage: String,
-    /// Storage domains of the servers.
+    /// Groups of servers that share no storage with another group; each is simulated on its own.
     pub domains: Vec<Domain>,
     /// Faults of the tests.
     pub faults: Vec<PlannedFault>,

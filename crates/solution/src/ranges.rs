@@ -22,7 +22,7 @@ const LARGEST_DATABASE_MIB: f64 = (1u64 << 24) as f64;
 /// Allowed values of a numeric key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Allowed {
-    /// Whole number from the first to the second.
+    /// A whole number from the first value to the second.
     Whole(f64, f64),
     /// Whole number from the first to the second that the third divides.
     Step(f64, f64, u32),

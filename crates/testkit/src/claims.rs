@@ -86,14 +86,14 @@ pub enum Seen {
     Claim,
     /// The solution file is refused.
     Refused,
-    /// A condition or a limit of the run judges the change; its name.
+    /// The run notices the change: a condition or limit with this name is not met.
     Run(&'static str),
     /// The key cannot make a claim false.
     Harmless(&'static str),
 }
 use Seen::{Claim as InClaim, Harmless, Refused, Run};
 
-/// Row of the table: key, harmful value, and its effect.
+/// A key of the solution file, a value of it that would make a claim false, and where that is noticed.
 pub type Row = (&'static str, &'static str, Seen);
 
 const WRITTEN_ONLY: &str = "a name: it is in the claim where it names a host, and chooses nothing else";

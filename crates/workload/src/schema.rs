@@ -483,7 +483,8 @@ impl Places {
         (place / self.stride, place.is_multiple_of(self.stride))
     }
 
-    /// Rank of an initial message that [has a place](Self::has_place).
+    /// Rank of an initial message among the initial index entries; `None` for messages that came later or [have no
+    /// index entry](Self::has_place).
     pub fn initial_rank(&self, id: u32) -> Option<u64> {
         (id <= self.rows && self.has_place(id)).then(|| self.rank(id))
     }

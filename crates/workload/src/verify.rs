@@ -306,7 +306,8 @@ fn untold(reason: impl std::fmt::Display) -> String {
     format!("the trees do not tell of every page whether it is in use: {reason}")
 }
 
-/// What the database was made with, if Proofload made it and the page that tells is as it was.
+/// Parameters that the template database was made with; `None` if Proofload did not make it, or if the page that
+/// records them has changed.
 fn template_of(
     file: &mut (impl Read + Seek),
     file_bytes: u64,

@@ -25,7 +25,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Whether a segment may contain some of the units from `from` on.
+    /// Whether a cached segment may overlap the range of units that begins at `from`.
     #[inline]
     fn may_touch(&self, from: u16, behind_from: u16) -> bool {
         let fits = |lane: usize| {

@@ -25,31 +25,31 @@ const PAGE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("app.js");
 const STYLE: &str = include_str!("style.css");
 
-/// Runs that are compared at a time: more columns than this cannot be read.
+/// Most runs that are compared on a page: more columns cannot be read.
 const COMPARED_MAX: usize = 8;
-/// A running run is looked at this often.
+/// Interval at which the page of a run that goes on is updated.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
-/// The list of runs is looked at this often.
+/// Interval at which the list of runs is updated.
 const LIST_EVERY: Duration = Duration::from_secs(2);
 
-/// The runs in a folder.
+/// The pages of `serve`: the runs in a folder.
 pub struct Runs {
     folder: PathBuf,
-    /// Whether the server listens on a loopback address.
+    /// Whether the server listens on a loopback address only.
     loopback: bool,
     seals: Arc<Mutex<SealsSeen>>,
 }
 
-/// How a file of a run is answered, and how it is made of its report.
+/// Content-Type of a run's file, and how it is made of the report.
 type Form = (fn(Vec<u8>) -> Answer, fn(&Report) -> Option<String>);
 
-/// What a request asks for.
+/// What a request asks for, by its path.
 #[derive(Debug, PartialEq)]
 enum Route {
     Answer(Answer),
-    /// The list of runs, as it changes.
+    /// The list of runs, sent again when it changes.
     List,
-    /// A run, second by second.
+    /// The live figures of a run, each second.
     Live(PathBuf),
 }
 
@@ -73,7 +73,7 @@ impl Site for Runs {
 }
 
 impl Runs {
-    /// The runs in a folder, for a server on a loopback address or on another one.
+    /// Pages of the runs in a folder. `loopback` tells whether the server listens on a loopback address only.
     pub fn new(folder: &Path, loopback: bool) -> Runs {
         Runs { folder: folder.to_owned(), loopback, seals: Arc::default() }
     }
@@ -113,7 +113,7 @@ impl Runs {
         Answer::new("application/openmetrics-text; version=1.0.0; charset=utf-8", open_metrics(&views))
     }
 
-    /// The runs that a query names (`run=A&run=B`), side by side; the first is the baseline.
+    /// The comparison of the runs that a query names (`run=A&run=B`); the first is the baseline.
     fn comparison(&self, query: &str) -> Answer {
         let named = query.split('&').filter_map(|pair| pair.strip_prefix("run="));
         let ids: Vec<String> = named.map(|id| decoded(&id.replace('+', " "))).collect();
@@ -134,8 +134,8 @@ impl Runs {
         Answer::report(page)
     }
 
-    /// The file of a run that is asked for. A report that was never written, or whose run does not fit its seals,
-    /// is rendered from `run.db`: then it says so first.
+    /// A file of a run's evidence. A report that was never written, or whose run contradicts its seals, is rendered
+    /// from `run.db`; then it says so first.
     fn evidence_of(&self, folder: &Path, file: &str) -> Answer {
         let (answer, render): Form = match file {
             "report.html" => (Answer::report, |report| report.html().ok()),
@@ -174,11 +174,11 @@ fn stream_list(folder: &Path, seals: &Mutex<SealsSeen>, events: &mut Events) -> 
     }
 }
 
-/// A run that is followed.
+/// The state of a run that a browser follows.
 struct Following {
     follower: Follower,
     live: LiveRun,
-    /// What the run proves, once its writer has ended.
+    /// What the run proves, once it has ended.
     judged: Option<LiveJudgement>,
 }
 
@@ -187,7 +187,7 @@ impl Following {
         Some(Following { follower: Follower::open(db).ok()?, live: LiveRun::default(), judged: None })
     }
 
-    /// Judges a run that has ended or was killed, as its report does: that takes every row, so it is done once.
+    /// Judges a run that has ended or was killed, as its report does. That reads every row, so it is done once.
     fn judge(&mut self, db: &Path, view: &mut LiveView) {
         if view.ending.is_none() && listing::is_fresh(db) {
             self.judged = None;
@@ -203,7 +203,7 @@ impl Following {
     }
 }
 
-/// The run as it is now; `None` if it cannot be read.
+/// The live figures of the run now; `None` if it cannot be read.
 fn view(following: &mut Following) -> Option<LiveView> {
     following.follower.rows().ok()?.iter().for_each(|row| following.live.apply(row));
     following.live.view()

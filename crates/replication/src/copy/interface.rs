@@ -238,7 +238,7 @@ pub enum Input {
     },
     /// Answer to [`Effect::ListPages`].
     PagesListed {
-        /// Start of the log that was searched, from the effect.
+        /// Log position from which pages were looked for, as the effect asked.
         from: Position,
         /// Numbers of the pages that the log changes.
         pages: Vec<u32>,

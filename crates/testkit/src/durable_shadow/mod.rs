@@ -86,7 +86,7 @@ impl ShadowHost {
         self.power.clone()
     }
 
-    /// Runs a closure on the table of names, without an interruption.
+    /// Reads or changes the table of directory entries in one step that no power cut divides.
     fn with_names<T: 'static>(
         &self,
         work: impl FnOnce(&mut Names) -> Result<T> + 'static,
@@ -98,7 +98,7 @@ impl ShadowHost {
         })
     }
 
-    /// Changes names without an interruption.
+    /// Changes directory entries (create, rename, delete) in one step that no power cut divides.
     fn change_names<T: 'static>(
         &self,
         work: impl FnOnce(&mut Names) -> Result<T> + 'static,

@@ -59,7 +59,7 @@ impl Change {
 /// Layer of a file: units by index over a base of template pages and zeros.
 pub(in crate::sim) struct Layer {
     pub(super) units: NeighbourMap<Unit>,
-    /// Ranges in which the template is visible if `units` has nothing.
+    /// Ranges that hold the bytes of the template file, except where `units` holds others.
     pub(super) templates: Runs,
     pub(super) size: u64,
 }
