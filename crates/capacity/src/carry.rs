@@ -4,7 +4,7 @@
 use results::WorldKind;
 use simulation::WishError;
 use solution::{Scope, Solution};
-use world::sim::{Job, processors, side_by_side};
+use world::sim::{SideFn, processors, side_by_side};
 
 use crate::answer::{Binds, Capacity, FoundKind, Simulated, Variant, line};
 use crate::limits::{PlanLimit, ceiling, highest, plan_limits};
@@ -70,7 +70,8 @@ pub fn by_simulation(
         }
         let jobs = wanted.iter().map(|&(n, wanted)| {
             let scaling = &looking[n].scaling;
-            let job: Job<'_, (), _> = Box::new(move |_| probe(&scaling.solution(wanted.load)?, wanted, how));
+            let job: SideFn<'_, (), _> =
+                Box::new(move |_| probe(&scaling.solution(wanted.load)?, wanted, how));
             job
         });
         let measured = side_by_side(processors(), jobs.collect(), |_| {});

@@ -23,7 +23,7 @@ use crate::instance::Instance;
 use crate::io::IoFile;
 use crate::judge::Finding;
 use crate::log::LogPosition;
-use crate::pieces::{Known, PageFindings, PieceQueue, Pieces, Progress};
+use crate::pieces::{Known, PageFindings, PieceQueue, PieceReader, Progress};
 use crate::signal::StopSignal;
 
 /// Result of a backup.
@@ -93,7 +93,7 @@ async fn read_through(
     stop: &StopSignal,
 ) -> Result<BackupReport> {
     let (database, page_bytes) = (core.database(db)?, core.config.page_bytes);
-    let pieces = Pieces {
+    let pieces = PieceReader {
         world: &core.world,
         file: &database.file,
         page_bytes,

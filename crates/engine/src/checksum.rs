@@ -24,7 +24,7 @@ use crate::io::{Counters, IoFile};
 use crate::judge::{Finding, judge};
 use crate::log::LogNames;
 use crate::log::reader::{LogContents, LogFiles};
-use crate::pieces::{Known, PageCheck, PageFindings, PieceQueue, Pieces, Progress};
+use crate::pieces::{Known, PageCheck, PageFindings, PieceQueue, PieceReader, Progress};
 use crate::signal::StopSignal;
 
 /// Stream that reads a file from end to end.
@@ -116,8 +116,14 @@ pub async fn check_database<'a>(
     let started = world.now();
     let MadeOf { template_id, template, is_sound } = made_of.into();
     let file = IoFile::open(world, path, OpenMode::Read, counters).await?;
-    let pieces =
-        Pieces { world, file: &file, page_bytes, template_id, class: IoClass::VerifyRead, in_use: false };
+    let pieces = PieceReader {
+        world,
+        file: &file,
+        page_bytes,
+        template_id,
+        class: IoClass::VerifyRead,
+        in_use: false,
+    };
     let end = pieces.size().await?;
     let last = last_page(end, page_bytes);
     let trees = Trees::ask(&pieces, last).await?;
@@ -184,7 +190,7 @@ struct Trees {
 }
 
 impl Trees {
-    async fn ask(pieces: &Pieces<'_>, last: u32) -> Result<Trees> {
+    async fn ask(pieces: &PieceReader<'_>, last: u32) -> Result<Trees> {
         let mut trees = Trees::default();
         match header::read(pieces.file, pieces.page_bytes).await {
             Ok((header, _)) if header.state() == State::Clean => trees.closed = Some(header),
@@ -241,7 +247,7 @@ impl Trees {
     }
 
     /// Judges the zero pages that were found, and adds damage that keeps the trees from telling more.
-    async fn settle(self, pieces: &Pieces<'_>, last: u32, findings: &mut PageFindings) -> Result<()> {
+    async fn settle(self, pieces: &PieceReader<'_>, last: u32, findings: &mut PageFindings) -> Result<()> {
         let zero = std::mem::take(&mut findings.zero);
         if let Some(used) = self.used.filter(|_| !zero.is_empty()) {
             let mut search = used.search_references(zero);
@@ -267,13 +273,13 @@ impl Trees {
     }
 }
 
-async fn read_page(pieces: &Pieces<'_>, pgno: u32) -> Result<PageBuf> {
+async fn read_page(pieces: &PieceReader<'_>, pgno: u32) -> Result<PageBuf> {
     let offset = page_offset(pgno, pieces.page_bytes);
     pieces.file.read_one(IoClass::HousekeepingRead, offset, pieces.page_bytes).await
 }
 
 /// Searches for the end of the database. A damaged page on the way is a finding and ends the search.
-async fn find_end(pieces: &Pieces<'_>, last: u32) -> Result<Result<(), CutOff>> {
+async fn find_end(pieces: &PieceReader<'_>, last: u32) -> Result<Result<(), CutOff>> {
     let mut search = EndSearch::new(last);
     loop {
         let pgno = match search.next_page() {

@@ -14,7 +14,7 @@ use crate::config::DatabaseConfig;
 use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::io::IoFile;
-use crate::pieces::{Known, PageFindings, Pieces};
+use crate::pieces::{Known, PageFindings, PieceReader};
 use crate::signal::StopSignal;
 
 /// Configuration of background maintenance.
@@ -60,7 +60,7 @@ impl Instance {
     ) -> Result<MaintenanceReport> {
         let core = self.core();
         let database = core.database(db)?;
-        let pieces = Pieces {
+        let pieces = PieceReader {
             world: &core.world,
             file: &database.file,
             page_bytes: core.config.page_bytes,
@@ -89,7 +89,7 @@ pub async fn maintain_in_recovery(
     stop: &StopSignal,
 ) -> Result<MaintenanceReport> {
     let file = IoFile::open(world, &database.path, OpenMode::Read, &database.counters).await?;
-    let pieces = Pieces {
+    let pieces = PieceReader {
         world,
         file: &file,
         page_bytes,
@@ -104,7 +104,7 @@ pub async fn maintain_in_recovery(
 }
 
 async fn pass_after_pass(
-    (pieces, known): (&Pieces<'_>, Known<'_>),
+    (pieces, known): (&PieceReader<'_>, Known<'_>),
     config: &MaintenanceConfig,
     stop: &StopSignal,
     scanned_to: &Cell<u32>,

@@ -7,14 +7,14 @@
 
 /// Slot of the table: a page and its number.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Slot {
     pgno: u32,
     number: u32,
 }
 
 /// Number in a free slot.
 const NONE: u32 = u32::MAX;
-const FREE: Place = Place { pgno: 0, number: NONE };
+const FREE: Slot = Slot { pgno: 0, number: NONE };
 
 /// Least number of slots of a table.
 const PLACES_MIN: usize = 64;
@@ -22,7 +22,7 @@ const PLACES_MIN: usize = 64;
 /// Hash table from pages to numbers below `u32::MAX`.
 pub(crate) struct PageTable {
     /// Slots: a power of two, at least half of them free.
-    places: Vec<Place>,
+    places: Vec<Slot>,
     pages: usize,
 }
 
@@ -61,7 +61,7 @@ impl PageTable {
 
     /// Memory of the slots, bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.places.len() * size_of::<Place>()
+        self.places.len() * size_of::<Slot>()
     }
 
     /// Pages and their numbers, in no order.
@@ -108,7 +108,7 @@ impl PageTable {
         }
         let at = self.place_of(pgno);
         assert!(self.places[at].number == NONE, "a page has one number");
-        self.places[at] = Place { pgno, number };
+        self.places[at] = Slot { pgno, number };
         self.pages += 1;
     }
 

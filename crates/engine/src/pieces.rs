@@ -197,7 +197,7 @@ impl Known<'_> {
 }
 
 /// Reader of a database file in pieces.
-pub(crate) struct Pieces<'a> {
+pub(crate) struct PieceReader<'a> {
     pub(crate) world: &'a World,
     pub(crate) file: &'a IoFile,
     pub(crate) page_bytes: usize,
@@ -207,7 +207,7 @@ pub(crate) struct Pieces<'a> {
     pub(crate) in_use: bool,
 }
 
-impl Pieces<'_> {
+impl PieceReader<'_> {
     /// Reads `bytes` bytes at `offset` in one operation, with a buffer for each page, and judges the pages.
     pub(crate) async fn read(
         &self,

@@ -17,7 +17,7 @@ use futures_util::future::{join_all, select};
 use results::IoClass;
 use world::{OpenMode, PageBuf, SECTOR_BYTES};
 
-use crate::cache::{PageKey, Wanted};
+use crate::cache::{PageKey, PageNeed};
 use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::io::IoFile;
@@ -26,7 +26,7 @@ use crate::log::reader::damaged;
 use crate::log::store::{LogStretch, read_stretch};
 use crate::log::writer::LogHold;
 use crate::log::{LogNames, LogPosition};
-use crate::pieces::{Known, PageFindings, Pieces};
+use crate::pieces::{Known, PageFindings, PieceReader};
 use crate::signal::StopSignal;
 
 const READ_BYTES_MAX: usize = 256 << 10;
@@ -86,7 +86,7 @@ impl Instance {
     pub async fn copy_page(&self, db: u8, pgno: u32) -> Result<Option<Vec<u8>>> {
         let (core, key) = (self.core(), PageKey { db, pgno });
         if core.cache.is_absent(key) {
-            core.cache.preread(db, &[pgno], Wanted::Bytes).await?;
+            core.cache.preread(db, &[pgno], PageNeed::Bytes).await?;
             if core.cache.is_absent(key) && self.is_blank(db, pgno).await? {
                 return Ok(None);
             }
@@ -143,7 +143,7 @@ impl Instance {
     ) -> Result<(Vec<(u64, Rc<[u8]>)>, Option<u64>)> {
         let core = self.core();
         let (database, page_bytes) = (core.database(db)?, core.config.page_bytes as u64);
-        let pieces = Pieces {
+        let pieces = PieceReader {
             world: &core.world,
             file: &database.file,
             page_bytes: page_bytes as usize,

@@ -13,7 +13,7 @@ use campaign::progress::{Progress, Watcher};
 use futures_util::future::{Either, join_all, select};
 use results::{RecordError, Recorder, Row};
 use solution::{Deployment, TestSpec};
-use world::sim::{Job, Meeting, Side, Simulation, side_by_side};
+use world::sim::{Meeting, Side, SideFn, Simulation, side_by_side};
 use world::{Duration, World};
 
 use crate::barrier::{HostBarrier, SharedBarrier};
@@ -102,7 +102,7 @@ impl Campaigns<'_> {
         let heard = Heard::default();
         let no_faults = FaultLog::new(false);
         let mut merger = Merger::new(recorder, domains.len(), &no_faults, None);
-        let jobs = domains.into_iter().map(|domain| -> Job<'_, Message, Simulated> {
+        let jobs = domains.into_iter().map(|domain| -> SideFn<'_, Message, Simulated> {
             let heard = &heard;
             Box::new(move |side| {
                 let join = |simulation: &Simulation| {

@@ -99,7 +99,7 @@ enum Kind {
     /// Contents not set: reads as zeros, and takes no memory until it is used.
     Empty(OnceCell<Aligned>),
     /// Empty, with a place in a piece of memory that it shares with neighbours.
-    EmptyPart(Rc<Piece>, usize),
+    EmptyPart(Rc<BufMemory>, usize),
     Bytes(Aligned),
     /// Bytes at a place of a piece of memory; no other buffer has this place.
     Part(Rc<Aligned>, usize),
@@ -121,7 +121,7 @@ struct Made {
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Memory of neighbouring buffers, allocated when one of them is first read into.
-struct Piece {
+struct BufMemory {
     len: usize,
     memory: OnceCell<Rc<Aligned>>,
 }
@@ -168,7 +168,7 @@ impl PageBuf {
         let pieces = (0..count).step_by(per_piece).map(|first| per_piece.min(count - first));
         pieces
             .flat_map(|parts| {
-                let piece = Rc::new(Piece { len: parts * len, memory: OnceCell::new() });
+                let piece = Rc::new(BufMemory { len: parts * len, memory: OnceCell::new() });
                 (0..parts).map(move |n| PageBuf { len, kind: Kind::EmptyPart(piece.clone(), n * len) })
             })
             .collect()

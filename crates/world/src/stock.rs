@@ -32,16 +32,16 @@ struct Shared {
 
 #[derive(Default)]
 struct Shelf {
-    ready: Vec<Piece>,
+    ready: Vec<PreparedMemory>,
     /// Number of pieces that should be prepared.
     goal: usize,
     ended: bool,
 }
 
-struct Piece(NonNull<u8>);
+struct PreparedMemory(NonNull<u8>);
 
 // SAFETY: no other reference to this memory exists.
-unsafe impl Send for Piece {}
+unsafe impl Send for PreparedMemory {}
 
 impl Stock {
     /// Creates a stock of pieces from `make`; its thread calls `begin` first.
@@ -88,7 +88,7 @@ impl Shared {
                 continue;
             }
             drop(shelf);
-            let piece = Piece((self.make)());
+            let piece = PreparedMemory((self.make)());
             shelf = self.shelf();
             shelf.ready.push(piece);
         }

@@ -18,7 +18,7 @@ use world::sync::Notify;
 use world::{Duration, PageBuf, Time};
 
 use super::frames::Content;
-use super::read::Wanted;
+use super::read::PageNeed;
 use super::{Cache, PageKey};
 use crate::error::{Error, Result};
 use crate::judge::{Finding, judge};
@@ -59,7 +59,7 @@ impl Cache {
         if self.on_damage().is_none() {
             return Ok(());
         }
-        self.preread(key.db, &[key.pgno], Wanted::Bytes).await
+        self.preread(key.db, &[key.pgno], PageNeed::Bytes).await
     }
 
     /// Waits until any page has been replaced. Fails at `until`, which an operation sets at its first call.

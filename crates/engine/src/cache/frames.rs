@@ -16,7 +16,7 @@ use world::sync::Notify;
 
 use super::FRAME_BYTES;
 use super::page::{CachedPage, SparePages};
-use super::unmade::{Unmade, UnmadePages};
+use super::pending_redo::{PendingPages, PendingRedo};
 use crate::log::{LogPosition, POSITION_END};
 use crate::page_table::PageTable;
 
@@ -54,9 +54,9 @@ pub(crate) enum Content {
     /// Page that failed its check; only recovery keeps it, to repair it.
     Damaged(CachedPage),
     /// Changes from the log to a page that redo has not applied yet.
-    Deferred(Box<Unmade>),
+    Deferred(Box<PendingRedo>),
     /// Version and digest of a page that redo has read, or that equals what redo would make of it.
-    InFile(Box<Unmade>),
+    InFile(Box<PendingRedo>),
 }
 
 /// Frame of the cache. It fits into one cache line of the processor, so an access waits for memory once.
@@ -181,7 +181,7 @@ pub(crate) struct Frames {
     random: u64,
     pub(super) spare: SparePages,
     /// Memory of pages without bytes; `None` if each counts as a whole page.
-    pub(super) unmade: Option<UnmadePages>,
+    pub(super) pending: Option<PendingPages>,
     /// Frames with unpacked pages, with their last use when queued; `None` if pages are not packed. Entries of freed
     /// frames are stale.
     ready: Option<RefCell<VecDeque<(u32, u64)>>>,
@@ -201,7 +201,7 @@ impl Frames {
             in_flight: FixedHashMap::default(),
             random: 0x9E37_79B9_7F4A_7C15,
             spare: SparePages::default(),
-            unmade: None,
+            pending: None,
             ready: None,
         }
     }
@@ -288,14 +288,14 @@ impl Frames {
 
     /// Number of frames that a page could take now.
     pub(crate) fn available(&self) -> usize {
-        let (unmade, unmade_bytes) = self.unmade.as_ref().map_or((0, 0), UnmadePages::size);
-        let pages = self.occupied() - unmade + unmade_bytes.div_ceil(self.page_bytes);
+        let (pending, pending_bytes) = self.pending.as_ref().map_or((0, 0), PendingPages::size);
+        let pages = self.occupied() - pending + pending_bytes.div_ceil(self.page_bytes);
         self.capacity.saturating_sub(pages)
     }
 
     /// Counts pages without bytes by the memory that they take, from now on.
-    pub(crate) fn count_unmade_by_size(&mut self) {
-        self.unmade.get_or_insert_default();
+    pub(crate) fn count_pending_by_size(&mut self) {
+        self.pending.get_or_insert_default();
     }
 
     /// Notes that an operation no longer holds the page.

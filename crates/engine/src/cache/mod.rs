@@ -17,12 +17,12 @@ mod awaited;
 mod change;
 mod frames;
 mod page;
+mod pending_redo;
 mod read;
 mod redo;
 mod scavenger;
 #[cfg(test)]
 mod tests;
-mod unmade;
 mod write;
 
 use std::cell::{Cell, RefCell};
@@ -38,10 +38,10 @@ use frames::Frames;
 pub(crate) use frames::PageKey;
 pub(crate) use page::CachedPage;
 pub(crate) use page::Template;
-pub(crate) use read::Wanted;
+pub(crate) use pending_redo::{LoggedPage, Rebuilt, RedoOutcome};
+pub(crate) use read::PageNeed;
 pub(crate) use redo::{Base, RedoFor};
 pub(crate) use scavenger::Scavenger;
-pub(crate) use unmade::{LoggedPage, Rebuilt, RedoOutcome};
 pub(crate) use write::writes_outstanding;
 
 use crate::config::InstanceConfig;
@@ -216,7 +216,7 @@ impl Cache {
     /// log.
     pub(crate) fn set_redo(&self, redo: Option<RedoFor>) {
         if redo == Some(RedoFor::Worker) {
-            self.0.frames.borrow_mut().count_unmade_by_size();
+            self.0.frames.borrow_mut().count_pending_by_size();
         }
         self.0.redo.set(redo);
     }

@@ -7,7 +7,7 @@ use world::{Bufs, PageBuf};
 
 use super::frames::Content;
 use super::page::CachedPage;
-use super::unmade::Unmade;
+use super::pending_redo::PendingRedo;
 use super::{Cache, CachedDatabase, PageKey, Pins};
 use crate::error::{Error, Result};
 use crate::judge::{Finding, STALE, judge};
@@ -30,14 +30,14 @@ struct Arrival {
     cache: Cache,
     frames: SmallVec<[u32; 1]>,
     purpose: Purpose,
-    wanted: Wanted,
+    wanted: PageNeed,
 }
 
-impl Wanted {
+impl PageNeed {
     /// What redo needs of a page that a record names; `is_whole`: the record contains the whole page.
-    pub(crate) fn by_record(is_whole: bool) -> Wanted {
+    pub(crate) fn by_record(is_whole: bool) -> PageNeed {
         // A change goes on what redo has made, of which there may be no more than what the file has by then.
-        if is_whole { Wanted::Version } else { Wanted::Bytes }
+        if is_whole { PageNeed::Version } else { PageNeed::Bytes }
     }
 }
 
@@ -51,7 +51,7 @@ enum Purpose {
 
 /// Part of a page that a caller needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum PageNeed {
     Bytes,
     /// Its version in the file, for redo of a page that the log contains as a whole.
     Version,
@@ -60,7 +60,7 @@ pub(crate) enum Wanted {
 impl Cache {
     /// Reads a page if needed and pins it in `pins`.
     pub(crate) async fn fetch(&self, key: PageKey, pins: &mut Pins) -> Result<()> {
-        self.bring_in(key, pins, Wanted::Bytes).await
+        self.bring_in(key, pins, PageNeed::Bytes).await
     }
 
     /// Pins what redo needs of a page that the log will replace: its bytes only if readers see them, too.
@@ -69,11 +69,11 @@ impl Cache {
     }
 
     /// Part of a page that redo needs: readers see the pages of a passive copy during redo.
-    fn wanted_of_redo(&self) -> Wanted {
-        if self.pages_wait() { Wanted::Version } else { Wanted::Bytes }
+    fn wanted_of_redo(&self) -> PageNeed {
+        if self.pages_wait() { PageNeed::Version } else { PageNeed::Bytes }
     }
 
-    async fn bring_in(&self, key: PageKey, pins: &mut Pins, wanted: Wanted) -> Result<()> {
+    async fn bring_in(&self, key: PageKey, pins: &mut Pins, wanted: PageNeed) -> Result<()> {
         let capacity = self.0.frames.borrow().capacity();
         if pins.frames.len() > capacity - capacity / 8 {
             return Err(Error::Refused(format!(
@@ -84,7 +84,9 @@ impl Cache {
         loop {
             self.0.poison.check()?;
             match self.look_up(key) {
-                Found::NotKept(frame) if wanted == Wanted::Bytes => self.0.frames.borrow_mut().release(frame),
+                Found::NotKept(frame) if wanted == PageNeed::Bytes => {
+                    self.0.frames.borrow_mut().release(frame)
+                }
                 Found::Here(frame) | Found::NotKept(frame) => {
                     if stalled {
                         self.pass_on_room();
@@ -125,8 +127,8 @@ impl Cache {
 
     /// Reads pages ahead, adjacent ones in one read. `pgnos` ascend. Stops early, without an error, if memory is
     /// short. Damage is no error here, because the operation that needs the page will meet it.
-    pub(crate) async fn preread(&self, db: u8, pgnos: &[u32], wanted: Wanted) -> Result<()> {
-        let wanted = if wanted == Wanted::Version { self.wanted_of_redo() } else { wanted };
+    pub(crate) async fn preread(&self, db: u8, pgnos: &[u32], wanted: PageNeed) -> Result<()> {
+        let wanted = if wanted == PageNeed::Version { self.wanted_of_redo() } else { wanted };
         let mut at = 0;
         while at < pgnos.len() {
             let first = PageKey { db, pgno: pgnos[at] };
@@ -204,7 +206,7 @@ impl Cache {
     }
 
     /// Reserves frames for `count` absent pages from `first` on.
-    fn expect_pages(&self, first: PageKey, count: usize, purpose: Purpose, wanted: Wanted) -> Arrival {
+    fn expect_pages(&self, first: PageKey, count: usize, purpose: Purpose, wanted: PageNeed) -> Arrival {
         let mut arrival = Arrival { cache: self.clone(), frames: SmallVec::new(), purpose, wanted };
         let mut frames = self.0.frames.borrow_mut();
         for n in 0..count as u32 {
@@ -246,9 +248,9 @@ impl Cache {
                 "what was read comes to the frame that awaits it"
             );
             let waiters = slot.arrival.take();
-            if finding == Finding::Good && arrival.wanted == Wanted::Version {
-                let unmade = Unmade::read(&page, frames.unmade.as_ref());
-                frames.get_mut(frame).content = Content::InFile(Box::new(unmade));
+            if finding == Finding::Good && arrival.wanted == PageNeed::Version {
+                let pending = PendingRedo::read(&page, frames.pending.as_ref());
+                frames.get_mut(frame).content = Content::InFile(Box::new(pending));
             } else if finding == Finding::Good {
                 let page = CachedPage::arrived(page, pgno, database.template.as_deref(), &mut frames.spare);
                 frames.get_mut(frame).content = Content::Page(page);

@@ -28,7 +28,7 @@ use world::PageBuf;
 
 use super::frames::{Content, Frame, Frames, PageKey};
 use super::page::CachedPage;
-use super::unmade::{InFile, LoggedPage, Rebuilt, RedoOutcome, Unmade, change, wrong_version};
+use super::pending_redo::{InFile, LoggedPage, PendingRedo, Rebuilt, RedoOutcome, change, wrong_version};
 use super::{Cache, LogPosition};
 use crate::error::Result;
 
@@ -68,7 +68,7 @@ impl Frame {
     /// check.
     fn version(&self) -> Option<u64> {
         match &self.content {
-            Content::InFile(unmade) | Content::Deferred(unmade) => Some(unmade.dbtime),
+            Content::InFile(pending) | Content::Deferred(pending) => Some(pending.dbtime),
             Content::Page(page) => Some(page.view().dbtime()),
             Content::Nothing | Content::Arriving | Content::Awaited | Content::Damaged(_) => None,
         }
@@ -86,15 +86,15 @@ impl Frame {
     /// State of the page in the file, if it was read, is unchanged, and is newer than `dbtime`.
     fn newer_in_file(&self, dbtime: u64) -> Option<InFile> {
         let in_file = match &self.content {
-            Content::InFile(unmade) => unmade.in_file?,
+            Content::InFile(pending) => pending.in_file?,
             Content::Page(page) if !self.is_dirty() && !self.writing => InFile::of(page.view().to_ref()),
             _ => return None,
         };
         (in_file.dbtime > dbtime).then_some(in_file)
     }
 
-    fn defers(&mut self, unmade: Unmade) {
-        self.content = Content::Deferred(Box::new(unmade));
+    fn defers(&mut self, pending: PendingRedo) {
+        self.content = Content::Deferred(Box::new(pending));
     }
 
     fn holds_page(&mut self, page: PageBuf) {
@@ -114,15 +114,15 @@ impl Cache {
         let mut frames = self.0.frames.borrow_mut();
         let PageRecord { db, pgno, dbtime, .. } = record;
         let Some(frame) = frames.find(PageKey { db, pgno }) else { return RedoOutcome::Wrong(left_memory()) };
-        let unmade = frames.unmade.clone();
+        let pending = frames.pending.clone();
         let (slot, formats) = (frames.get_mut(frame), record.is_whole());
         let change = || self.coding(db).and_then(|coding| change(record, ops, &*coding));
         let outcome = match (slot.before(), &mut slot.content) {
             (Err(reason), _) => RedoOutcome::Wrong(reason),
-            (Ok(_), Content::Deferred(unmade)) => unmade.redo(record, ops),
+            (Ok(_), Content::Deferred(pending)) => pending.redo(record, ops),
             // Redo clears new space of the file, so what was read there may be gone: the page is written in any case.
-            (Ok(before), _) if formats && unmade.is_some() => {
-                slot.defers(Unmade::anew(record, ops, unmade.as_ref()));
+            (Ok(before), _) if formats && pending.is_some() => {
+                slot.defers(PendingRedo::anew(record, ops, pending.as_ref()));
                 RedoOutcome::MadeAnew(before)
             }
             (Ok(before), _) if formats => {
@@ -174,8 +174,8 @@ impl Cache {
         let before = slot.before()?;
         let in_file = slot.newer_in_file(image.dbtime);
         if in_file.is_some() || self.pages_wait() {
-            let unmade = Unmade::from_image(image, in_file, frames.unmade.as_ref());
-            frames.get_mut(frame).defers(unmade);
+            let pending = PendingRedo::from_image(image, in_file, frames.pending.as_ref());
+            frames.get_mut(frame).defers(pending);
         } else {
             slot.holds_page(image.decode(key.pgno, &*self.coding(key.db)?)?);
         }
@@ -198,8 +198,8 @@ impl Cache {
             let said = PageRef::new(said.as_unsealed_slice());
             let is_same = match &slot.content {
                 Content::Page(page) => page.says_the_same(said),
-                Content::Deferred(unmade) => {
-                    CachedPage::of(unmade.make(key.pgno, &*coding)?).says_the_same(said)
+                Content::Deferred(pending) => {
+                    CachedPage::of(pending.make(key.pgno, &*coding)?).says_the_same(said)
                 }
                 _ => true,
             };
@@ -208,10 +208,10 @@ impl Cache {
         match &mut slot.content {
             Content::Page(_) => {}
             // It has in it all that waits.
-            Content::Deferred(unmade) => unmade.renew(image),
+            Content::Deferred(pending) => pending.renew(image),
             _ if self.pages_wait() => {
-                let unmade = Unmade::from_image(image, None, frames.unmade.as_ref());
-                frames.get_mut(frame).defers(unmade);
+                let pending = PendingRedo::from_image(image, None, frames.pending.as_ref());
+                frames.get_mut(frame).defers(pending);
             }
             _ => slot.holds_page(image.decode(key.pgno, &*coding)?),
         }
@@ -256,9 +256,9 @@ impl Cache {
         let Some(frame) = frames.find(key) else { return Ok(false) };
         let slot = frames.get_mut(frame);
         match &slot.content {
-            Content::Deferred(unmade) => {
+            Content::Deferred(pending) => {
                 let coding = self.coding(key.db);
-                let made = coding.and_then(|coding| unmade.make(key.pgno, &*coding));
+                let made = coding.and_then(|coding| pending.make(key.pgno, &*coding));
                 slot.holds_page(made.map_err(|reason| self.damaged(key, reason))?);
                 Ok(true)
             }
@@ -275,16 +275,16 @@ impl Cache {
     fn make_if_due(&self, frames: &mut Frames, frame: u32) -> Result<(), String> {
         let slot = frames.get_mut(frame);
         let key = slot.key();
-        let Content::Deferred(unmade) = &mut slot.content else { return Ok(()) };
-        let is_due = unmade.in_file.is_some_and(|in_file| in_file.dbtime == unmade.dbtime);
-        if !is_due && unmade.changes() <= CHANGES_WAITING_MAX {
+        let Content::Deferred(pending) = &mut slot.content else { return Ok(()) };
+        let is_due = pending.in_file.is_some_and(|in_file| in_file.dbtime == pending.dbtime);
+        if !is_due && pending.changes() <= CHANGES_WAITING_MAX {
             return Ok(());
         }
-        let made = unmade.make(key.pgno, &*self.coding(key.db)?)?;
-        if is_due && Some(InFile::of(PageRef::new(made.as_unsealed_slice()))) == unmade.in_file {
-            unmade.forget();
-            if let Content::Deferred(unmade) = std::mem::replace(&mut slot.content, Content::Nothing) {
-                slot.content = Content::InFile(unmade);
+        let made = pending.make(key.pgno, &*self.coding(key.db)?)?;
+        if is_due && Some(InFile::of(PageRef::new(made.as_unsealed_slice()))) == pending.in_file {
+            pending.forget();
+            if let Content::Deferred(pending) = std::mem::replace(&mut slot.content, Content::Nothing) {
+                slot.content = Content::InFile(pending);
             }
             frames.mark_clean(frame);
         } else {

@@ -11,11 +11,11 @@ use smallvec::smallvec;
 use world::sim::{SimConfig, Simulation};
 use world::{OpenMode, PageBuf, World};
 
-use super::{Cache, CachedDatabase, FRAMES_MIN, PageKey, RedoFor, Wanted};
+use super::{Cache, CachedDatabase, FRAMES_MIN, PageKey, PageNeed, RedoFor};
 use crate::config::InstanceConfig;
 use crate::io::{Counters, IoFile};
 use crate::log::LogPosition;
-use crate::recovery::{Named, Pace, Prereader, runs};
+use crate::recovery::{NamedPage, Pace, Prereader, runs};
 use crate::signal::{Poison, StopSignal};
 
 pub(super) const PAGE_BYTES: usize = 4096;
@@ -73,7 +73,7 @@ fn pages_read_ahead_stay_until_they_are_used() {
         // A use at the very beginning looks like none.
         world.sleep(Duration::from_secs(1)).await;
         use_twice(1..=48).await;
-        cache.preread(1, &[101, 102, 103, 104], Wanted::Bytes).await.unwrap();
+        cache.preread(1, &[101, 102, 103, 104], PageNeed::Bytes).await.unwrap();
         world.sleep(Duration::from_secs(1)).await;
         for pgno in 49..=80 {
             use_twice(pgno..=pgno).await;
@@ -135,10 +135,10 @@ fn a_free_page_that_reading_ahead_does_not_use_goes_to_the_next_who_waits() {
     when_room_comes(|world, cache| async move {
         let prereader = Prereader::start(&world, &cache, FREED_AT_ONCE + 1, Pace::OfRedo);
         for pgno in [100; FREED_AT_ONCE].into_iter().chain([101]) {
-            prereader.add(runs(&[Named {
+            prereader.add(runs(&[NamedPage {
                 at: LogPosition::default(),
                 key: key(pgno),
-                wanted: Wanted::Bytes,
+                wanted: PageNeed::Bytes,
             }]));
         }
         // All are under way now, and wait for room.
@@ -157,7 +157,7 @@ fn redo_finds_the_pages_before_the_end_of_a_file_whole() {
         let cache = small_cache(&world).await;
         cache.set_redo(Some(RedoFor::Standby));
         let over_the_end = [FILE_PAGES - 1, FILE_PAGES, FILE_PAGES + 1];
-        cache.preread(1, &over_the_end, Wanted::Bytes).await.unwrap();
+        cache.preread(1, &over_the_end, PageNeed::Bytes).await.unwrap();
         assert_eq!(over_the_end.map(|pgno| cache.view(1).page(pgno).is_ok()), [true, true, false]);
         assert_eq!(over_the_end.map(|pgno| cache.is_absent(key(pgno))), [false; 3]);
     });

@@ -42,7 +42,7 @@ pub(crate) fn writes_outstanding(distance: u64, depth: u64) -> Option<usize> {
 }
 
 /// Adjacent pages that were copied for a write.
-struct Run {
+struct WriteRun {
     first: PageKey,
     frames: SmallVec<[(u32, LogPosition); 1]>,
     pages: Bufs,
@@ -212,7 +212,7 @@ impl Cache {
         self.0.leaving.set(self.0.leaving.get() + usize::from(is_new));
     }
 
-    fn copy_run(&self, frame: u32) -> Result<Run> {
+    fn copy_run(&self, frame: u32) -> Result<WriteRun> {
         let (db, range) = {
             let frames = self.0.frames.borrow();
             let limit = (WRITE_BYTES_MAX / self.0.page_bytes).saturating_sub(1).max(1);
@@ -229,7 +229,7 @@ impl Cache {
         let database = self.database(db)?;
         let scratch = &mut *self.0.scratch.borrow_mut();
         let mut frames = self.0.frames.borrow_mut();
-        let mut run = Run {
+        let mut run = WriteRun {
             first: PageKey { db, pgno: *range.start() },
             frames: SmallVec::new(),
             pages: Bufs::new(),
@@ -273,7 +273,7 @@ impl Cache {
         }
     }
 
-    async fn write_run(self, run: Run, _working: Working) {
+    async fn write_run(self, run: WriteRun, _working: Working) {
         let log = self.0.log.borrow().clone();
         let result = async {
             if let Some(log) = log.filter(|_| !planted!(PageBeforeLog)) {

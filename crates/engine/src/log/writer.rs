@@ -108,7 +108,7 @@ struct Inner {
     config: LogConfig,
     counters: Counters,
     poison: Poison,
-    state: RefCell<State>,
+    state: RefCell<WriterState>,
     hook: RefCell<Option<Weak<dyn RollHook>>>,
     /// Wakes the writer.
     work: Notify,
@@ -120,7 +120,7 @@ struct Inner {
     out_of_space: Cell<bool>,
 }
 
-struct State {
+struct WriterState {
     builder: LogBuilder,
     /// Full segments that wait to be written, in order.
     full: VecDeque<Segment>,
@@ -185,7 +185,7 @@ impl Log {
     ) -> Log {
         let builder = LogBuilder::new(open.generation, open.next_segment, config.segments, open.chain);
         let durable = builder.position();
-        let state = State {
+        let state = WriterState {
             durable,
             wanted: durable,
             builder,
@@ -399,7 +399,7 @@ impl Log {
         let first = state.full.front()?.position;
         let same_log = |segment: &&Segment| segment.position.generation() == first.generation();
         let count = state.full.iter().take(WRITE_SEGMENTS_MAX.into()).take_while(same_log).count();
-        let State { full, builder, .. } = state;
+        let WriterState { full, builder, .. } = state;
         let pages = full.drain(..count).map(|mut segment| {
             segment.stamp(first.segment());
             let page = page_of(&segment.bytes);

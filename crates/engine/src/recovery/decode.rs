@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use btree::{LogRecord, PageRecord};
 use edb::log::{LogHeader, RecordChain, Records, SEGMENT_BYTES};
 
-use super::divide::{Divider, Stretch, Used};
-use super::preread::Run;
-use super::records::{PageRecords, Place};
+use super::divide::{Divider, RecordMemory, ReplaySpan};
+use super::preread::PageRun;
+use super::records::{PageRecords, RecordSpan};
 use super::source::{LogPart, Segments};
 use super::{Participants, takes_part};
 use crate::error::{Error, Result};
@@ -54,21 +54,21 @@ pub(super) struct Decoded {
 /// Records from the start of redo on.
 pub(super) enum Replayed {
     InLogOrder(InLogOrder),
-    ByPage(Vec<Stretch>),
+    ByPage(Vec<ReplaySpan>),
 }
 
 #[derive(Default)]
 pub(super) struct InLogOrder {
     /// Records, each with the end of its entries in `pages`, which begin where those of the record before end.
-    pub(super) records: Vec<(Place, LogRecord, usize)>,
+    pub(super) records: Vec<(RecordSpan, LogRecord, usize)>,
     /// Entries about pages of databases that take part.
     pub(super) pages: PageRecords,
     /// Reads that the replay of the entries needs.
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<PageRun>,
 }
 
 /// Receiver of decoded records: this thread, or a divider for workers.
-enum Taker {
+enum RecordSink {
     InLogOrder(InLogOrder),
     ByPage(Divider),
 }
@@ -118,7 +118,7 @@ impl Chain {
         mut self,
         mut part: LogPart,
         scope: &Scope,
-        for_workers: Option<(usize, Used)>,
+        for_workers: Option<(usize, RecordMemory)>,
     ) -> Result<Decoded> {
         let (from, generation) = (part.from, part.from.generation());
         let mut ending = None;
@@ -140,7 +140,7 @@ impl Chain {
             }
             Segments::Stored { stretch, .. } => (stretch.end(), stretch.closes),
         };
-        let mut taker = Taker::new(for_workers);
+        let mut taker = RecordSink::new(for_workers);
         let records = match &part.segments {
             Segments::File { log, .. } => self.read(&part.path, from, log.segments(), scope, &mut taker)?,
             Segments::Stored { stretch, per_log } => {
@@ -176,7 +176,7 @@ impl Chain {
         from: LogPosition,
         segments: impl Iterator<Item = &'s [u8; SEGMENT_BYTES]>,
         scope: &Scope,
-        taker: &mut Taker,
+        taker: &mut RecordSink,
     ) -> Result<DecodedRecords> {
         let (mut decoded, participants) = (DecodedRecords::default(), &scope.participants);
         let (mut begin, mut strange) = (from, None);
@@ -221,35 +221,35 @@ impl DecodedRecords {
     }
 }
 
-impl Taker {
-    fn new(for_workers: Option<(usize, Used)>) -> Taker {
+impl RecordSink {
+    fn new(for_workers: Option<(usize, RecordMemory)>) -> RecordSink {
         match for_workers {
-            Some((workers, used)) => Taker::ByPage(Divider::new(workers, used)),
-            None => Taker::InLogOrder(InLogOrder::default()),
+            Some((workers, used)) => RecordSink::ByPage(Divider::new(workers, used)),
+            None => RecordSink::InLogOrder(InLogOrder::default()),
         }
     }
 
-    fn page(&mut self, at: Place, page: PageRecord, bytes: &[u8]) {
+    fn page(&mut self, at: RecordSpan, page: PageRecord, bytes: &[u8]) {
         match self {
-            Taker::InLogOrder(all) => all.pages.push(at, page, bytes),
-            Taker::ByPage(divider) => divider.page(at, page, bytes),
+            RecordSink::InLogOrder(all) => all.pages.push(at, page, bytes),
+            RecordSink::ByPage(divider) => divider.page(at, page, bytes),
         }
     }
 
-    fn record(&mut self, at: Place, record: LogRecord, participants: &Participants) {
+    fn record(&mut self, at: RecordSpan, record: LogRecord, participants: &Participants) {
         match self {
-            Taker::InLogOrder(all) => all.records.push((at, record, all.pages.len())),
-            Taker::ByPage(divider) => divider.record(at, record, participants),
+            RecordSink::InLogOrder(all) => all.records.push((at, record, all.pages.len())),
+            RecordSink::ByPage(divider) => divider.record(at, record, participants),
         }
     }
 
     fn end(self) -> Replayed {
         match self {
-            Taker::InLogOrder(mut all) => {
+            RecordSink::InLogOrder(mut all) => {
                 all.runs = all.pages.runs();
                 Replayed::InLogOrder(all)
             }
-            Taker::ByPage(divider) => Replayed::ByPage(divider.end()),
+            RecordSink::ByPage(divider) => Replayed::ByPage(divider.end()),
         }
     }
 }

@@ -2,46 +2,46 @@
 //!
 //! Invariants
 //! 1. All records of a page go to one worker, in the order of the log.
-//! 2. A record that changes the length of a file begins a [`Stretch`], so that what comes behind it can be redone
+//! 2. A record that changes the length of a file begins a [`ReplaySpan`], so that what comes behind it can be redone
 //!    after it.
 
 use std::sync::Arc;
 
 use btree::{LogRecord, PageRecord};
 
-use super::preread::Run;
-use super::records::{PageRecords, Place};
+use super::preread::PageRun;
+use super::records::{PageRecords, RecordSpan};
 use super::{Participants, takes_part};
 use crate::cache::PageKey;
 
 /// Number of neighbouring pages that belong to one worker: those of its largest read.
 const PAGES_TOGETHER: u32 = 8;
 
-/// Number of stretches whose memory is kept; usually more than are in use at once.
-const STRETCHES_KEPT: usize = 16;
+/// Number of spans whose memory is kept; usually more than are in use at once.
+const SPANS_KEPT: usize = 16;
 
 /// Records of one worker's pages, in log order, and the reads that they need.
-pub(super) struct Part {
-    /// Records; the opening holds them, too, to reuse their memory ([`Used`]).
+pub(super) struct WorkerRecords {
+    /// Records; the opening holds them, too, to reuse their memory ([`RecordMemory`]).
     pub(super) records: Arc<PageRecords>,
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<PageRun>,
 }
 
 /// Records between two changes of a file's length.
-pub(super) struct Stretch {
+pub(super) struct ReplaySpan {
     /// Records that belong to no worker; a change of a file's length only as the first.
     pub(super) records: OtherRecords,
     /// Parts of the workers.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<WorkerRecords>,
 }
 
-pub(super) type OtherRecords = Vec<(Place, LogRecord)>;
+pub(super) type OtherRecords = Vec<(RecordSpan, LogRecord)>;
 
 /// Divides records, which come in log order, among workers.
 pub(super) struct Divider {
     workers: usize,
-    used: Used,
-    stretches: Vec<Stretch>,
+    used: RecordMemory,
+    spans: Vec<ReplaySpan>,
     /// Records of the unfinished stretch: those of no worker, and those of each worker.
     records: OtherRecords,
     pages: Vec<PageRecords>,
@@ -49,29 +49,29 @@ pub(super) struct Divider {
 
 /// Memory of replayed records for later logs; the system would clear returned memory again.
 #[derive(Default)]
-pub(super) struct Used {
+pub(super) struct RecordMemory {
     records: Vec<OtherRecords>,
     pages: Vec<Arc<PageRecords>>,
 }
 
-impl Used {
+impl RecordMemory {
     /// Keeps the memory of these entries, which is free once their worker drops them.
-    pub(super) fn keep_pages(&mut self, parts: &[Part]) {
+    pub(super) fn keep_pages(&mut self, parts: &[WorkerRecords]) {
         self.pages.extend(parts.iter().map(|part| part.records.clone()));
-        self.pages.truncate(STRETCHES_KEPT * parts.len());
+        self.pages.truncate(SPANS_KEPT * parts.len());
     }
 
     /// Keeps the memory of records that were all taken out.
     pub(super) fn keep_records(&mut self, records: OtherRecords) {
         self.records.push(records);
-        self.records.truncate(STRETCHES_KEPT);
+        self.records.truncate(SPANS_KEPT);
     }
 
     /// Takes memory for a typical log.
-    pub(super) fn take(&mut self, workers: usize) -> Used {
+    pub(super) fn take(&mut self, workers: usize) -> RecordMemory {
         let is_free = |pages: &mut Arc<PageRecords>| Arc::get_mut(pages).is_some();
         let pages = self.pages.extract_if(.., is_free).take(workers).collect();
-        Used { records: self.records.pop().into_iter().collect(), pages }
+        RecordMemory { records: self.records.pop().into_iter().collect(), pages }
     }
 
     fn free_records(&mut self) -> OtherRecords {
@@ -92,9 +92,9 @@ fn worker_of(key: PageKey, workers: usize) -> usize {
 
 impl Divider {
     /// Divider with the memory of earlier logs.
-    pub(super) fn new(workers: usize, used: Used) -> Divider {
-        let (stretches, records, pages) = (Vec::new(), Vec::new(), Vec::new());
-        let mut divider = Divider { workers, used, stretches, records, pages };
+    pub(super) fn new(workers: usize, used: RecordMemory) -> Divider {
+        let (spans, records, pages) = (Vec::new(), Vec::new(), Vec::new());
+        let mut divider = Divider { workers, used, spans, records, pages };
         divider.begin_stretch();
         divider
     }
@@ -105,13 +105,13 @@ impl Divider {
     }
 
     fn end_stretch(&mut self) {
-        let part = |records: PageRecords| Part { runs: records.runs(), records: records.into() };
+        let part = |records: PageRecords| WorkerRecords { runs: records.runs(), records: records.into() };
         let parts = std::mem::take(&mut self.pages).into_iter().map(part).collect();
-        self.stretches.push(Stretch { records: std::mem::take(&mut self.records), parts });
+        self.spans.push(ReplaySpan { records: std::mem::take(&mut self.records), parts });
     }
 
     /// Adds what a record says about one page of a database that takes part.
-    pub(super) fn page(&mut self, at: Place, page: PageRecord, bytes: &[u8]) {
+    pub(super) fn page(&mut self, at: RecordSpan, page: PageRecord, bytes: &[u8]) {
         let spread = if planted!(PageOfTwoWorkers) { at.1.byte() / 8 % 2 } else { 0 };
         let key = PageKey { db: page.db, pgno: page.pgno };
         let worker = (worker_of(key, self.workers) + usize::from(spread)) % self.workers;
@@ -119,7 +119,7 @@ impl Divider {
     }
 
     /// Adds the rest of the record.
-    pub(super) fn record(&mut self, at: Place, record: LogRecord, participants: &Participants) {
+    pub(super) fn record(&mut self, at: RecordSpan, record: LogRecord, participants: &Participants) {
         match &record {
             // Of what belongs to a transaction the opening keeps the undo.
             LogRecord::Changes { db, mini, .. }
@@ -137,9 +137,9 @@ impl Divider {
         self.records.push((at, record));
     }
 
-    pub(super) fn end(mut self) -> Vec<Stretch> {
+    pub(super) fn end(mut self) -> Vec<ReplaySpan> {
         self.end_stretch();
-        self.stretches
+        self.spans
     }
 }
 
@@ -165,8 +165,8 @@ mod tests {
         (pgnos.iter().map(|&pgno| (pgno, kind)).collect(), LogRecord::Changes { db: DB, dbtime: 1, mini })
     }
 
-    fn divided(records: Vec<Record>) -> Vec<Stretch> {
-        let mut divider = Divider::new(2, Used::default());
+    fn divided(records: Vec<Record>) -> Vec<ReplaySpan> {
+        let mut divider = Divider::new(2, RecordMemory::default());
         for ((pages, record), n) in records.into_iter().zip(1..) {
             let at = (at(n - 1), at(n));
             for (pgno, kind) in pages {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     /// Page and end of each record of a part.
-    fn pages(part: &Part) -> Vec<(u32, LogPosition)> {
+    fn pages(part: &WorkerRecords) -> Vec<(u32, LogPosition)> {
         assert!(part.records.iter().all(|said| said.bytes == [said.at.1.byte() as u8]));
         part.records.iter().map(|said| (said.record.pgno, said.at.1)).collect()
     }
@@ -187,8 +187,8 @@ mod tests {
     fn the_records_of_a_page_go_to_one_worker_in_the_order_of_the_log() {
         let image = LogRecord::PageImage { db: DB, pgno: 9, dbtime: 1, encoded: Box::default() };
         let image = (vec![(9, PageRecordKind::Image)], image);
-        let stretches = divided(vec![changes(Some(7), &[9, 20]), image, changes(None, &[21, 9])]);
-        let [Stretch { records, parts }] = &stretches[..] else { panic!("no length changes") };
+        let spans = divided(vec![changes(Some(7), &[9, 20]), image, changes(None, &[21, 9])]);
+        let [ReplaySpan { records, parts }] = &spans[..] else { panic!("no length changes") };
         let named = [(9, at(1)), (9, at(2)), (9, at(3))];
         assert_eq!([pages(&parts[0]), pages(&parts[1])], [named.to_vec(), vec![(20, at(1)), (21, at(3))]]);
         // Of what belongs to a transaction the opening keeps the undo, of the rest nothing.
@@ -198,8 +198,8 @@ mod tests {
     #[test]
     fn a_new_length_of_a_file_comes_before_the_pages_of_later_records() {
         let extend = (Vec::new(), LogRecord::Extend { db: DB, before: 30, pages: 60 });
-        let stretches = divided(vec![changes(None, &[9]), extend, changes(None, &[40])]);
-        let [before, behind] = &stretches[..] else { panic!("a length changes once") };
+        let spans = divided(vec![changes(None, &[9]), extend, changes(None, &[40])]);
+        let [before, behind] = &spans[..] else { panic!("a length changes once") };
         assert!(before.records.is_empty() && pages(&before.parts[0]) == [(9, at(1))]);
         assert!(matches!(behind.records[..], [(_, LogRecord::Extend { .. })]));
         assert_eq!(pages(&behind.parts[0]), [(40, at(3))]);

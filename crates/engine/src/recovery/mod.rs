@@ -26,7 +26,7 @@ mod preread;
 mod records;
 mod replayer;
 mod source;
-mod turns;
+mod thread_share;
 mod workers;
 
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ pub use branch::{BranchCounts, RecoveryBranch};
 pub(crate) use decode::Scope;
 pub use left::check_closed;
 #[cfg(test)]
-pub(crate) use preread::{Named, Pace, Prereader, runs};
+pub(crate) use preread::{NamedPage, Pace, Prereader, runs};
 pub(crate) use replayer::Replayer;
 pub(crate) use source::Source;
 use workers::Workers;

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use btree::PageRecordKind;
 use world::FixedHashSet;
 
-use super::records::Said;
+use super::records::PageEntry;
 use super::{Recovery, RecoveryBranch, RecoveryReport};
 use crate::cache::{Base, Cache, LoggedPage, PageKey, Pins, Rebuilt, RedoOutcome};
 use crate::error::Result;
@@ -53,7 +53,7 @@ impl PageStates {
     pub(super) async fn replay(
         &mut self,
         cache: &Cache,
-        said: impl Iterator<Item = Said<'_>>,
+        said: impl Iterator<Item = PageEntry<'_>>,
         report: &mut RecoveryReport,
     ) -> Result<()> {
         let mut pins = cache.pins();
@@ -72,7 +72,7 @@ impl PageStates {
     async fn replay_image(
         &mut self,
         (cache, pins): (&Cache, &mut Pins),
-        said: Said<'_>,
+        said: PageEntry<'_>,
         report: &mut RecoveryReport,
     ) -> Result<()> {
         let (key, dbtime) = (said.key(), said.record.dbtime);
@@ -114,7 +114,7 @@ impl PageStates {
     async fn replay_change(
         &mut self,
         (cache, pins): (&Cache, &mut Pins),
-        said: Said<'_>,
+        said: PageEntry<'_>,
         report: &mut RecoveryReport,
     ) -> Result<()> {
         let key = said.key();

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use world::sync::Notify;
 use world::{Task, World};
 
-use crate::cache::{Cache, PageKey, Wanted};
+use crate::cache::{Cache, PageKey, PageNeed};
 use crate::log::LogPosition;
 
 /// Number of pages that may be in memory before redo reaches them, for each read in the window.
@@ -37,21 +37,21 @@ pub(crate) struct Prereader {
 }
 
 /// Neighbouring pages, ascending, for one read.
-pub(crate) struct Run {
+pub(crate) struct PageRun {
     /// End of the first record that names one of them.
     at: LogPosition,
     db: u8,
     pgnos: Vec<u32>,
-    wanted: Wanted,
+    wanted: PageNeed,
 }
 
 /// Page that a record names.
-pub(crate) struct Named {
+pub(crate) struct NamedPage {
     /// End of the record.
     pub(crate) at: LogPosition,
     pub(crate) key: PageKey,
     /// Part of the present page that redo of the record needs.
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: PageNeed,
 }
 
 /// Read in progress, with the end of the first record that needs it.
@@ -81,7 +81,7 @@ impl Window {
     }
 
     /// Notes the begin of a read and returns its number.
-    fn begin(&mut self, run: &Run) -> u64 {
+    fn begin(&mut self, run: &PageRun) -> u64 {
         self.under_way += 1;
         self.may_begin -= 1;
         self.reads.push_back(Read { at: run.at, pages: run.pgnos.len(), is_done: false });
@@ -103,7 +103,7 @@ impl Window {
 
 struct PrereadQueue {
     cache: Cache,
-    queue: RefCell<VecDeque<Run>>,
+    queue: RefCell<VecDeque<PageRun>>,
     window: RefCell<Window>,
     /// Reads that have left the window and that redo has not passed.
     waiting: RefCell<VecDeque<Read>>,
@@ -135,7 +135,7 @@ impl Prereader {
     }
 
     /// Adds the pages that the next part of the log needs.
-    pub(crate) fn add(&self, runs: Vec<Run>) {
+    pub(crate) fn add(&self, runs: Vec<PageRun>) {
         self.shared.queue.borrow_mut().extend(runs);
         self.shared.wanted.notify_all();
     }
@@ -196,7 +196,7 @@ impl PrereadQueue {
     }
 
     /// Next run to read with its number, if one more may begin. Pages in memory need none.
-    fn next(&self) -> Option<(u64, Run)> {
+    fn next(&self) -> Option<(u64, PageRun)> {
         let mut window = self.window.borrow_mut();
         if window.may_begin == 0 || self.waiting_pages.get() > self.waiting_pages_max {
             return None;
@@ -213,7 +213,7 @@ impl PrereadQueue {
 
 /// Groups pages with their neighbours, each page once, by the first record that names one of them. `named`: pages in
 /// log order. The bytes of a run are needed if those of one of its pages are.
-pub(crate) fn runs(named: &[Named]) -> Vec<Run> {
+pub(crate) fn runs(named: &[NamedPage]) -> Vec<PageRun> {
     // By page, with the first record that names it.
     let mut pages: Vec<(PageKey, usize)> = named.iter().map(|named| named.key).zip(0..).collect();
     pages.sort_unstable();
@@ -233,13 +233,13 @@ pub(crate) fn runs(named: &[Named]) -> Vec<Run> {
         let behind = (page + 1..pages.len()).take_while(|&at| follows(at) && !is_taken[at]).count();
         let run = page - before..page + behind + 1;
         is_taken[run.clone()].fill(true);
-        let wants_bytes = pages[run.clone()].iter().any(|(_, first)| named[*first].wanted == Wanted::Bytes);
+        let wants_bytes = pages[run.clone()].iter().any(|(_, first)| named[*first].wanted == PageNeed::Bytes);
         let (key, first) = pages[page];
-        runs.push(Run {
+        runs.push(PageRun {
             at: named[first].at,
             db: key.db,
             pgnos: pages[run].iter().map(|(key, _)| key.pgno).collect(),
-            wanted: if wants_bytes { Wanted::Bytes } else { Wanted::Version },
+            wanted: if wants_bytes { PageNeed::Bytes } else { PageNeed::Version },
         });
     }
     runs
@@ -254,16 +254,19 @@ mod tests {
         let named = [(1, 70), (2, 9), (3, 8), (3, 70), (4, 3), (5, 10), (6, 11)];
         let named = named.map(|(segment, pgno)| {
             // Of page 70 the log has changes after it has had it as a whole, of page 10 only changes.
-            let wanted =
-                if [(3, 70), (5, 10)].contains(&(segment, pgno)) { Wanted::Bytes } else { Wanted::Version };
-            Named { at: LogPosition::new(1, segment, 0), key: PageKey { db: 1, pgno }, wanted }
+            let wanted = if [(3, 70), (5, 10)].contains(&(segment, pgno)) {
+                PageNeed::Bytes
+            } else {
+                PageNeed::Version
+            };
+            NamedPage { at: LogPosition::new(1, segment, 0), key: PageKey { db: 1, pgno }, wanted }
         });
         let found: Vec<_> =
             runs(&named).into_iter().map(|run| (run.at.segment(), run.pgnos, run.wanted)).collect();
         let expected = [
-            (1, vec![70], Wanted::Version),
-            (2, vec![8, 9, 10, 11], Wanted::Bytes),
-            (4, vec![3], Wanted::Version),
+            (1, vec![70], PageNeed::Version),
+            (2, vec![8, 9, 10, 11], PageNeed::Bytes),
+            (4, vec![3], PageNeed::Version),
         ];
         assert_eq!(found, expected);
     }
@@ -272,7 +275,7 @@ mod tests {
     fn reads_begin_when_redo_goes_on() {
         let mut window = Window::new(3, Pace::OfRedo);
         let at = |segment| LogPosition::new(1, segment, 0);
-        let run = |segment| Run { at: at(segment), db: 1, pgnos: vec![1], wanted: Wanted::Version };
+        let run = |segment| PageRun { at: at(segment), db: 1, pgnos: vec![1], wanted: PageNeed::Version };
         let numbers = [1, 2, 3].map(|segment| window.begin(&run(segment)));
         let ends =
             |window: &mut Window, number| window.end(number).iter().map(|read| read.at).collect::<Vec<_>>();

@@ -22,13 +22,13 @@ use world::World;
 use world::channel::{Receiver, Sender, channel};
 
 use super::decode::{Chain, Decoded, InLogOrder, Replayed, Scope, makes_no_sense};
-use super::divide::{Stretch, Used};
+use super::divide::{RecordMemory, ReplaySpan};
 use super::left::Closed;
 use super::pages::PageStates;
 use super::preread::{Pace, Prereader};
-use super::records::{Place, Said};
+use super::records::{PageEntry, RecordSpan};
 use super::source::{LogPart, Segments, Source};
-use super::turns::Turns;
+use super::thread_share::ThreadShare;
 use super::workers::{Workers, send};
 use super::{Participants, Recovery, RecoveryBranch, RecoveryReport, takes_part};
 use crate::error::{Error, Result};
@@ -69,7 +69,7 @@ pub(crate) struct Replay {
 enum Pages<'a> {
     /// The replayer's own thread, in the cache of the instance.
     Here(&'a Prereader),
-    Handed(&'a mut Workers, &'a RefCell<Used>),
+    Handed(&'a mut Workers, &'a RefCell<RecordMemory>),
 }
 
 impl Replayer {
@@ -192,7 +192,7 @@ impl Replayer {
         &mut self,
         recovery: &Recovery<'_>,
         mut decoded: Receiver<Result<Decoded>>,
-        (memory, used): (&RefCell<Vec<Vec<u8>>>, &RefCell<Used>),
+        (memory, used): (&RefCell<Vec<Vec<u8>>>, &RefCell<RecordMemory>),
         workers: &mut Workers,
     ) -> Result<()> {
         while let Some(part) = decoded.next().await {
@@ -232,7 +232,7 @@ impl Replayer {
 async fn decode_ahead(
     world: &World,
     (mut chain, scope, workers): (Chain, Arc<Scope>, usize),
-    used: &RefCell<Used>,
+    used: &RefCell<RecordMemory>,
     mut read: Receiver<Result<LogPart>>,
     mut decoded: Sender<Result<Decoded>>,
 ) {
@@ -348,8 +348,8 @@ impl Recovery<'_> {
             (Replayed::InLogOrder(all), Pages::Here(prereader)) => {
                 self.replay_records(all, replay, prereader).await
             }
-            (Replayed::ByPage(stretches), Pages::Handed(workers, used)) => {
-                self.hand_out(stretches, replay, workers, used).await
+            (Replayed::ByPage(spans), Pages::Handed(workers, used)) => {
+                self.hand_out(spans, replay, workers, used).await
             }
             _ => unreachable!("a log is decoded for those who redo its pages"),
         }
@@ -362,14 +362,14 @@ impl Recovery<'_> {
         prereader: &Prereader,
     ) -> Result<()> {
         self.note_versions(pages.iter());
-        let mut turns = Turns::new(self.world);
+        let mut share = ThreadShare::new(self.world);
         let (mut pages, mut passed) = (pages.iter(), 0);
         for (at, record, pages_end) in records {
             let is_page = matches!(record, LogRecord::PageImage { .. });
             let said = pages.by_ref().take(pages_end - std::mem::replace(&mut passed, pages_end));
             self.replay_record(at, record, said, replay).await?;
             prereader.passed(at.1);
-            turns.replayed(is_page).await;
+            share.replayed(is_page).await;
         }
         assert!(pages.next().is_none(), "what a record says of pages is replayed with it");
         Ok(())
@@ -377,12 +377,12 @@ impl Recovery<'_> {
 
     async fn hand_out(
         &self,
-        stretches: Vec<Stretch>,
+        spans: Vec<ReplaySpan>,
         replay: &mut Replay,
         workers: &mut Workers,
-        used: &RefCell<Used>,
+        used: &RefCell<RecordMemory>,
     ) -> Result<()> {
-        for (number, Stretch { records: mut all, parts }) in stretches.into_iter().enumerate() {
+        for (number, ReplaySpan { records: mut all, parts }) in spans.into_iter().enumerate() {
             let mut records = all.drain(..);
             // Space that the file gets is used by later records only. Redo may clear it first.
             if number > 0 {
@@ -401,7 +401,7 @@ impl Recovery<'_> {
     }
 
     /// Notes the versions that changes give their pages in the flush maps.
-    fn note_versions<'a>(&self, said: impl Iterator<Item = Said<'a>>) {
+    fn note_versions<'a>(&self, said: impl Iterator<Item = PageEntry<'a>>) {
         for PageRecord { db, pgno, dbtime, kind } in said.map(|said| said.record) {
             if matches!(kind, PageRecordKind::Change { .. })
                 && !planted!(RedoneVersionsNotNoted)
@@ -415,9 +415,9 @@ impl Recovery<'_> {
     /// Replays a record. `said`: its entries about pages, if they are replayed here.
     async fn replay_record(
         &self,
-        (start, end): Place,
+        (start, end): RecordSpan,
         record: LogRecord,
-        said: impl Iterator<Item = Said<'_>>,
+        said: impl Iterator<Item = PageEntry<'_>>,
         replay: &mut Replay,
     ) -> Result<()> {
         replay.closed.check(end, &record)?;

@@ -24,10 +24,10 @@ use futures_util::future::{Either, join_all, select};
 use world::channel::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, oneshot, unbounded};
 use world::{CodecMaker, OpenMode, Task, World};
 
-use super::divide::Part;
+use super::divide::WorkerRecords;
 use super::pages::PageStates;
 use super::preread::{Pace, Prereader};
-use super::turns::Turns;
+use super::thread_share::ThreadShare;
 use super::{Recovery, RecoveryReport, WRITES_OUTSTANDING};
 use crate::cache::{Cache, CachedDatabase, RedoFor, Scavenger};
 use crate::config::{DatabaseConfig, InstanceConfig};
@@ -43,7 +43,7 @@ const READS_OUTSTANDING: usize = 32;
 
 /// Order for a worker.
 enum Order {
-    Redo(Part),
+    Redo(WorkerRecords),
     /// Finish: there is no more to redo.
     Finish(oneshot::Sender<(PageStates, RecoveryReport)>),
     /// Write and sync the redone pages.
@@ -144,7 +144,7 @@ impl Workers {
     ///
     /// # Errors
     /// If a worker has ended; [`Workers::end`] says why.
-    pub(super) async fn redo(&mut self, parts: Vec<Part>) -> Result<()> {
+    pub(super) async fn redo(&mut self, parts: Vec<WorkerRecords>) -> Result<()> {
         for (worker, part) in self.0.iter_mut().zip(parts).filter(|(_, part)| part.records.len() > 0) {
             worker.tell(Order::Redo(part)).await?;
         }
@@ -321,17 +321,17 @@ async fn next_order(orders: &mut Receiver<Order>, prereader: &Prereader) -> Opti
 
 async fn redo_part(
     (world, cache): (&World, &Cache),
-    part: Part,
+    part: WorkerRecords,
     prereader: &Prereader,
     pages: &mut PageStates,
     report: &mut RecoveryReport,
 ) -> Result<()> {
-    let mut turns = Turns::new(world);
+    let mut share = ThreadShare::new(world);
     for said in part.records.iter() {
         let (end, is_page) = (said.at.1, said.record.kind == PageRecordKind::Image);
         pages.replay(cache, std::iter::once(said), report).await?;
         prereader.passed(end);
-        turns.replayed(is_page).await;
+        share.replayed(is_page).await;
     }
     Ok(())
 }

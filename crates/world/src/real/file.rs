@@ -20,7 +20,7 @@ use super::failure::failed;
 use super::ops::{Ops, give_way};
 use super::registered::InSlot;
 use super::shared::Counters;
-use super::transfer::{Direction, Many, Stretch};
+use super::transfer::{Direction, IoSpan, Many};
 use crate::{Bufs, Error, HostFile, LocalFuture, PageBuf, PageCodec, Passage, Result, TemplatePages};
 
 /// Result of a system call: bytes transferred, and its buffers.
@@ -116,7 +116,7 @@ impl OpenFile {
         }
         if let Some(memory) = PageBuf::stretch(&mut bufs) {
             let slot = self.ops.registered.slot(&bufs[0]);
-            let stretch = Stretch { bufs, memory, done };
+            let stretch = IoSpan { bufs, memory, done };
             let ((result, stretch), held) = match (direction, slot) {
                 (direction, Some(slot)) => {
                     self.submit(InSlot { direction, fd: self.fd.clone(), offset, stretch, slot }).await

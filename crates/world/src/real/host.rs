@@ -15,7 +15,7 @@ use rustix::time::ClockId;
 use super::file::RealFile;
 use super::names;
 use super::ops::{Ops, give_way};
-use super::shared::{Counters, Run};
+use super::shared::{Counters, RealRun};
 use super::usage::{self, clock};
 use crate::{
     DeviceUsage, Entry, Host, HostConnection, HostFile, HostListener, HostUsage, IoTotals, Lapse,
@@ -24,7 +24,7 @@ use crate::{
 
 /// World of one thread on the real machine.
 pub(super) struct RealHost {
-    run: Arc<Run>,
+    run: Arc<RealRun>,
     ops: Rc<Ops>,
     counters: Arc<Counters>,
     random: RefCell<ChaCha12Rng>,
@@ -33,7 +33,7 @@ pub(super) struct RealHost {
 
 impl RealHost {
     /// Creates the host of the current thread. `driver`: name of its runtime's I/O driver.
-    pub fn new(run: &Arc<Run>, ops: &Rc<Ops>, driver: &'static str) -> io::Result<RealHost> {
+    pub fn new(run: &Arc<RealRun>, ops: &Rc<Ops>, driver: &'static str) -> io::Result<RealHost> {
         Ok(RealHost {
             run: run.clone(),
             ops: ops.clone(),

@@ -21,7 +21,7 @@ use compio::driver::{Decision, IourOpCode, OpEntry, PollOpCode, SharedFd};
 use io_uring::{opcode, types};
 
 use super::modes::Modes;
-use super::transfer::{Direction, Stretch};
+use super::transfer::{Direction, IoSpan};
 use crate::PageBuf;
 use crate::fixed_hash::FixedHashMap;
 use crate::memory::SLAB_BYTES;
@@ -115,7 +115,7 @@ pub(super) struct InSlot {
     pub direction: Direction,
     pub fd: SharedFd<std::fs::File>,
     pub offset: u64,
-    pub stretch: Stretch,
+    pub stretch: IoSpan,
     pub slot: u16,
 }
 
@@ -152,9 +152,9 @@ unsafe impl PollOpCode for InSlot {
 }
 
 impl IntoInner for InSlot {
-    type Inner = Stretch;
+    type Inner = IoSpan;
 
-    fn into_inner(self) -> Stretch {
+    fn into_inner(self) -> IoSpan {
         self.stretch
     }
 }

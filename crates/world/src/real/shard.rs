@@ -18,7 +18,7 @@ use super::host::RealHost;
 use super::ops::Ops;
 use super::pulse::{Clocks, Pulse};
 use super::registered::Registered;
-use super::shared::{Driver, Ending, Failure, RealConfig, Run};
+use super::shared::{Driver, Ending, Failure, RealConfig, RealRun};
 use crate::memory::take_slabs_from;
 use crate::{Error, ErrorKind, Lapse, Result, ShardStart, Time, World};
 
@@ -34,7 +34,7 @@ where
     let clocks = Arc::new(watched_clocks(&ending));
     let _pulse =
         Pulse::start(clocks.clone()).map_err(|cause| failed("watch the clock of", "this process", &cause))?;
-    let run = Arc::new(Run::new(config, clocks, ending, serve));
+    let run = Arc::new(RealRun::new(config, clocks, ending, serve));
     let thread =
         Thread::new(&run).map_err(|cause| failed("start the I/O driver of", "this process", &cause))?;
     let result = thread.run(|world| run.unless_panicked(main(world)));
@@ -62,7 +62,7 @@ fn watched_clocks(ending: &Arc<Ending>) -> Clocks {
 }
 
 /// Main loop of a shard: starts what it is sent, until the run ends.
-fn serve(run: &Arc<Run>, mut queue: UnboundedReceiver<ShardStart>) {
+fn serve(run: &Arc<RealRun>, mut queue: UnboundedReceiver<ShardStart>) {
     let thread = Thread::new(run).expect("a shard has an I/O driver, as the main thread has");
     thread.run(|world| async move {
         while let Some(start) = queue.next().await {
@@ -79,7 +79,7 @@ struct Thread {
 }
 
 impl Thread {
-    fn new(run: &Arc<Run>) -> io::Result<Thread> {
+    fn new(run: &Arc<RealRun>) -> io::Result<Thread> {
         take_slabs_from(Some(run.slabs.clone()));
         let runtime = runtime(run.config.driver)?;
         let ring = runtime.driver_type().is_iouring().then(|| runtime.as_raw_fd());

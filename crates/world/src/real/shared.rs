@@ -98,7 +98,7 @@ impl Counters {
 }
 
 /// State that the threads of one run share.
-pub(super) struct Run {
+pub(super) struct RealRun {
     pub config: RealConfig,
     pub started: Instant,
     /// Value of `CLOCK_BOOTTIME` at the start.
@@ -119,7 +119,7 @@ pub(super) struct Run {
 }
 
 /// Main loop of a shard: starts on its own thread what it is sent, until the run ends.
-pub(super) type Serve = fn(&Arc<Run>, UnboundedReceiver<ShardStart>);
+pub(super) type Serve = fn(&Arc<RealRun>, UnboundedReceiver<ShardStart>);
 
 /// Failure that ends the run before its main future does.
 #[derive(Default)]
@@ -161,8 +161,8 @@ struct Shard {
     thread: JoinHandle<()>,
 }
 
-impl Run {
-    pub fn new(config: RealConfig, clocks: Arc<Clocks>, ending: Arc<Ending>, serve: Serve) -> Run {
+impl RealRun {
+    pub fn new(config: RealConfig, clocks: Arc<Clocks>, ending: Arc<Ending>, serve: Serve) -> RealRun {
         let cores = Cores::allowed();
         // The first shard that takes a slab starts the thread, which would stay on that shard's core.
         let release = move || {
@@ -170,7 +170,7 @@ impl Run {
                 let _ = cores.bind_thread();
             }
         };
-        Run {
+        RealRun {
             config,
             started: Instant::now(),
             started_boot_time: clock(ClockId::Boottime),

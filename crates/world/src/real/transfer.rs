@@ -34,25 +34,25 @@ impl Direction {
 }
 
 /// Buffers that lie side by side in memory; the first `done` bytes have been transferred.
-pub(super) struct Stretch {
+pub(super) struct IoSpan {
     pub bufs: Bufs,
     pub memory: NonNull<[u8]>,
     pub done: usize,
 }
 
-impl IoBuf for Stretch {
+impl IoBuf for IoSpan {
     fn as_init(&self) -> &[u8] {
         // SAFETY: the memory of the buffers, which are ours.
         unsafe { &self.memory.as_ref()[self.done..] }
     }
 }
 
-impl SetLen for Stretch {
+impl SetLen for IoSpan {
     // SAFETY: a page buffer is initialised from the start and its length never changes: there is nothing to do.
     unsafe fn set_len(&mut self, _: usize) {}
 }
 
-impl IoBufMut for Stretch {
+impl IoBufMut for IoSpan {
     fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
         // SAFETY: as above.
         uninit(unsafe { &mut self.memory.as_mut()[self.done..] })
@@ -78,7 +78,7 @@ impl IoVectoredBuf for Many {
 }
 
 impl SetLen for Many {
-    // SAFETY: as for `Stretch`.
+    // SAFETY: as for `IoSpan`.
     unsafe fn set_len(&mut self, _: usize) {}
 }
 

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 pub(super) use layers::Change;
-use layers::{Layer, Overlay, Part, PartData, Parts};
+use layers::{Layer, Overlay, PartData, WritePart, WriteParts};
 use units::{Format, Unit, copy_padded};
 
 use super::power_cut::{Dice, WriteOutcome};
@@ -127,7 +127,7 @@ impl Contents {
     pub fn write_change(&self, offset: u64, bufs: &[PageBuf]) -> Change {
         let bytes = bufs.iter().map(|buf| buf.len() as u64).sum::<u64>();
         let unit_bytes = self.format.unit_bytes;
-        let mut parts = Parts::new();
+        let mut parts = WriteParts::new();
         let mut at = offset;
         for buf in bufs {
             let (mut index, mut start) = (at / unit_bytes as u64, (at % unit_bytes as u64) as usize);
@@ -135,19 +135,23 @@ impl Contents {
             let whole = start == 0 && buf.len() == unit_bytes;
             if let Some(unit) = if whole { self.format.unit_without_bytes(index, buf) } else { None } {
                 match (&unit, parts.last_mut()) {
-                    (Unit::Template, Some(Part { index: first, data: PartData::Images(count), .. }))
+                    (Unit::Template, Some(WritePart { index: first, data: PartData::Images(count), .. }))
                         if *first + *count == index =>
                     {
                         *count += 1;
                     }
-                    (Unit::Template, _) => parts.push(Part { index, start, data: PartData::Images(1) }),
-                    _ => parts.push(Part { index, start, data: PartData::Whole(unit) }),
+                    (Unit::Template, _) => parts.push(WritePart { index, start, data: PartData::Images(1) }),
+                    _ => parts.push(WritePart { index, start, data: PartData::Whole(unit) }),
                 }
                 continue;
             }
             if start == 0 && buf.is_untouched() && buf.len().is_multiple_of(unit_bytes) {
                 let units = index..index + (buf.len() / unit_bytes) as u64;
-                parts.extend(units.map(|index| Part { index, start, data: PartData::Whole(Unit::Zero) }));
+                parts.extend(units.map(|index| WritePart {
+                    index,
+                    start,
+                    data: PartData::Whole(Unit::Zero),
+                }));
                 continue;
             }
             let mut rest = buf.as_slice();
@@ -158,7 +162,7 @@ impl Contents {
                 } else {
                     PartData::Piece(now.into())
                 };
-                parts.push(Part { index, start, data });
+                parts.push(WritePart { index, start, data });
                 (index, start, rest) = (index + 1, 0, later);
             }
         }
@@ -199,10 +203,10 @@ impl Contents {
     fn resolve(&self, change: Change, outcome: &WriteOutcome, old: impl Fn(u64) -> Unit) -> Change {
         let Change::Write { offset, bytes, parts, grows_to } = change else { return change };
         let parts = match outcome {
-            WriteOutcome::Lost => Parts::new(),
+            WriteOutcome::Lost => WriteParts::new(),
             WriteOutcome::Kept => parts,
             WriteOutcome::Torn { sectors, sector_bytes } => {
-                let torn = parts.iter().flat_map(Part::units).map(|part| {
+                let torn = parts.iter().flat_map(WritePart::units).map(|part| {
                     let at = part.index * self.unit_bytes() + part.start as u64 - offset;
                     self.tear(&part, &sectors[at as usize / sector_bytes..], *sector_bytes, old(part.index))
                 });
@@ -212,7 +216,7 @@ impl Contents {
         Change::Write { offset, bytes, parts, grows_to }
     }
 
-    fn tear(&self, part: &Part, is_new: &[bool], sector_bytes: usize, old: Unit) -> Part {
+    fn tear(&self, part: &WritePart, is_new: &[bool], sector_bytes: usize, old: Unit) -> WritePart {
         let new = match &part.data {
             PartData::Whole(unit) => self.format.decoded(part.index, unit),
             PartData::Images(_) => self.format.decoded(part.index, &Unit::Template),
@@ -228,7 +232,7 @@ impl Contents {
                 PartData::Whole(self.format.encode(part.index, mixed))
             }
         };
-        Part { index: part.index, start: part.start, data }
+        WritePart { index: part.index, start: part.start, data }
     }
 
     /// Grows or cuts the file.
@@ -347,7 +351,7 @@ impl Contents {
         while at < end {
             if let Some(block) = dice.stale_block() {
                 let (index, start) = (at / unit_bytes, (at % unit_bytes) as usize);
-                let part = Part { index, start, data: PartData::Piece(block) };
+                let part = WritePart { index, start, data: PartData::Piece(block) };
                 self.durable.write(&self.format, &part);
             }
             at += SECTOR_BYTES as u64;

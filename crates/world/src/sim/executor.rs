@@ -54,12 +54,12 @@ impl Wake for TaskWaker {
 struct Task {
     host: HostId,
     /// Future of the task; `None` while it is being polled.
-    run: Option<Run>,
+    run: Option<StoredFuture>,
     waker: Arc<TaskWaker>,
 }
 
 /// Future of a task with its waker, which is stored so that no poll changes reference counts.
-struct Run {
+struct StoredFuture {
     future: LocalFuture<'static, ()>,
     waker: Waker,
 }
@@ -203,7 +203,7 @@ impl Executor {
         let key = TaskKey { slot, generation: entry.0 };
         let waker = Arc::new(TaskWaker { key, queued: AtomicBool::new(false), woken: self.woken.clone() });
         waker.wake_by_ref();
-        entry.1 = Some(Task { host, run: Some(Run { future, waker: waker.clone().into() }), waker });
+        entry.1 = Some(Task { host, run: Some(StoredFuture { future, waker: waker.clone().into() }), waker });
     }
 
     /// Makes the harness's future ready.

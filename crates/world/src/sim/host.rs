@@ -15,7 +15,7 @@ use rand_chacha::rand_core::Rng;
 use super::disk::{FULL, FileNode};
 use super::executor::Sleep;
 use super::fault::{CrashPoint, FaultKind, OpKind, Verdict};
-use super::requests::{Failure, Job, Pending, explain};
+use super::requests::{Failure, Pending, RequestKind, explain};
 use super::standstill::Suspends;
 use super::{Core, HostId, hash_of_str};
 use crate::{
@@ -105,7 +105,7 @@ impl SimHost {
         kind: OpKind,
         path_hash: u64,
         offset: u64,
-        job: Job,
+        job: RequestKind,
         mut bufs: Bufs,
     ) -> Option<Pending> {
         let bytes = byte_count(&bufs);
@@ -225,7 +225,7 @@ impl Host for SimHost {
             Ok(dir) => dir,
             Err(refused) => return Box::pin(ready(explain(Err(refused), &path, || "sync directory".into()))),
         };
-        let job = Job::SyncDir { dir, mark: disk.sync_mark() };
+        let job = RequestKind::SyncDir { dir, mark: disk.sync_mark() };
         let Some(host) = self.this.upgrade() else { return Box::pin(pending()) };
         let Some(request) = host.request(OpKind::SyncDir, hash_of_str(&path), 0, job, Bufs::new()) else {
             return Box::pin(pending());
@@ -282,7 +282,7 @@ impl SimFile {
         &self,
         kind: OpKind,
         offset: u64,
-        job: Job,
+        job: RequestKind,
         bufs: Bufs,
     ) -> LocalFuture<'static, (Result<Passage>, Bufs)> {
         match self.host.request(kind, self.path_hash, offset, job, bufs) {
@@ -333,7 +333,7 @@ impl HostFile for SimFile {
             let result = explain(Err(NOT_WHOLE_SECTORS), &self.path, || format!("read at {offset} of"));
             return Box::pin(ready((result, bufs)));
         }
-        self.transfer(OpKind::Read, offset, Job::Read { file: self.node.clone(), offset }, bufs)
+        self.transfer(OpKind::Read, offset, RequestKind::Read { file: self.node.clone(), offset }, bufs)
     }
 
     fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<Passage>, Bufs)> {
@@ -346,12 +346,12 @@ impl HostFile for SimFile {
             let result = explain(Err(refusal), &self.path, || format!("write at {offset} of"));
             return Box::pin(ready((result, bufs)));
         }
-        self.transfer(OpKind::Write, offset, Job::Write { file: self.node.clone(), offset }, bufs)
+        self.transfer(OpKind::Write, offset, RequestKind::Write { file: self.node.clone(), offset }, bufs)
     }
 
     fn sync(&self) -> LocalFuture<'static, Result<Passage>> {
         let mark = self.node.contents.borrow().sync_mark();
-        let job = Job::Sync { file: self.node.clone(), mark };
+        let job = RequestKind::Sync { file: self.node.clone(), mark };
         let Some(request) = self.host.request(OpKind::Sync, self.path_hash, 0, job, Bufs::new()) else {
             return Box::pin(pending());
         };

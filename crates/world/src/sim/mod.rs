@@ -78,7 +78,7 @@ pub use fault::{
     CrashPoint, Death, FaultCounts, FaultKind, Faults, Lie, OpCounts, OpKind, PowerCut, Survival,
 };
 pub use net::Link;
-pub use side_by_side::{Job, Meeting, Side, processors, side_by_side};
+pub use side_by_side::{Meeting, Side, SideFn, processors, side_by_side};
 pub use storage::{
     FileId, FixedLatency, FixedLatencyTimes, RequestId, StorageFailure, StorageModel, StorageOp,
     StorageRequest, VolumeId, ZeroLatency,

@@ -16,27 +16,27 @@ use super::{Core, HostId};
 use crate::{Bufs, Error, ErrorKind, Result, Time};
 
 /// Kind and data of a request.
-pub(super) enum Job {
+pub(super) enum RequestKind {
     Read { file: Rc<FileNode>, offset: u64 },
     Write { file: Rc<FileNode>, offset: u64 },
     Sync { file: Rc<FileNode>, mark: u64 },
     SyncDir { dir: Rc<Dir>, mark: u64 },
 }
 
-impl Job {
+impl RequestKind {
     /// Request as the storage model sees it: volume and file, operation, offset.
     fn place(&self) -> (VolumeId, FileId, StorageOp, u64) {
         match self {
-            Job::Read { file, offset } => (file.volume.id, file.id, StorageOp::Read, *offset),
-            Job::Write { file, offset } => (file.volume.id, file.id, StorageOp::Write, *offset),
-            Job::Sync { file, .. } => (file.volume.id, file.id, StorageOp::Sync, 0),
-            Job::SyncDir { dir, .. } => (dir.volume.id, dir.id, StorageOp::Sync, 0),
+            RequestKind::Read { file, offset } => (file.volume.id, file.id, StorageOp::Read, *offset),
+            RequestKind::Write { file, offset } => (file.volume.id, file.id, StorageOp::Write, *offset),
+            RequestKind::Sync { file, .. } => (file.volume.id, file.id, StorageOp::Sync, 0),
+            RequestKind::SyncDir { dir, .. } => (dir.volume.id, dir.id, StorageOp::Sync, 0),
         }
     }
 }
 
-enum State {
-    UnderWay { job: Job, fault: Option<FaultKind>, waker: Option<Waker>, abandoned: bool },
+enum RequestState {
+    UnderWay { job: RequestKind, fault: Option<FaultKind>, waker: Option<Waker>, abandoned: bool },
     Done(std::result::Result<(), Failure>),
 }
 
@@ -51,7 +51,7 @@ struct Request {
     /// Number of the request, in order of issue.
     number: u64,
     bufs: Bufs,
-    state: State,
+    state: RequestState,
 }
 
 /// Requests of a simulation, by slot.
@@ -63,7 +63,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    fn add(&mut self, host: HostId, job: Job, bufs: Bufs, fault: Option<FaultKind>) -> RequestId {
+    fn add(&mut self, host: HostId, job: RequestKind, bufs: Bufs, fault: Option<FaultKind>) -> RequestId {
         let number = self.next_number;
         self.next_number += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -71,7 +71,7 @@ impl Requests {
             self.slots.len() as u32 - 1
         });
         let entry = &mut self.slots[slot as usize];
-        let state = State::UnderWay { job, fault, waker: None, abandoned: false };
+        let state = RequestState::UnderWay { job, fault, waker: None, abandoned: false };
         entry.1 = Some(Request { host, number, bufs, state });
         RequestId(u64::from(entry.0) << 32 | u64::from(slot))
     }
@@ -108,7 +108,9 @@ impl Requests {
         }
         cut.sort_by_key(|request| request.number);
         let writes = cut.into_iter().filter_map(|request| match request.state {
-            State::UnderWay { job: Job::Write { file, offset }, .. } => Some((file, offset, request.bufs)),
+            RequestState::UnderWay { job: RequestKind::Write { file, offset }, .. } => {
+                Some((file, offset, request.bufs))
+            }
             _ => None,
         });
         writes.collect()
@@ -120,7 +122,7 @@ impl Core {
     pub fn submit(
         &self,
         host: HostId,
-        job: Job,
+        job: RequestKind,
         bufs: Bufs,
         bytes: u64,
         fault: Option<FaultKind>,
@@ -163,12 +165,13 @@ impl Core {
         // The effect of a request issues no other one, so the slab may stay borrowed.
         let mut requests = self.requests.borrow_mut();
         let Some(request) = requests.get(id) else { return };
-        let unknown = State::Done(Ok(()));
-        let State::UnderWay { job, fault, waker, abandoned } = std::mem::replace(&mut request.state, unknown)
+        let unknown = RequestState::Done(Ok(()));
+        let RequestState::UnderWay { job, fault, waker, abandoned } =
+            std::mem::replace(&mut request.state, unknown)
         else {
             unreachable!("a storage model completed a request twice")
         };
-        request.state = State::Done(match failure {
+        request.state = RequestState::Done(match failure {
             None => self.perform(&job, &mut request.bufs, fault),
             Some(StorageFailure::Lost) => Err(STORAGE_LOST),
             Some(StorageFailure::NoSpace) => Err(STORAGE_FULL),
@@ -184,13 +187,13 @@ impl Core {
     /// Performs the effect of a request, or of its fault.
     pub fn perform(
         &self,
-        job: &Job,
+        job: &RequestKind,
         bufs: &mut Bufs,
         fault: Option<FaultKind>,
     ) -> std::result::Result<(), Failure> {
         let io_error = (ErrorKind::Io, "injected I/O error");
         match job {
-            Job::Read { file, offset } => {
+            RequestKind::Read { file, offset } => {
                 let bytes: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
                 if let Some(kind @ (FaultKind::ReadError | FaultKind::ShortRead)) = fault {
                     self.count(kind);
@@ -213,8 +216,8 @@ impl Core {
                 contents.read(*offset, bufs);
                 Ok(())
             }
-            Job::Write { file, offset } => self.perform_write(file, *offset, bufs, fault),
-            Job::Sync { file, mark } => {
+            RequestKind::Write { file, offset } => self.perform_write(file, *offset, bufs, fault),
+            RequestKind::Sync { file, mark } => {
                 match fault {
                     Some(FaultKind::SyncError) => {
                         self.count(FaultKind::SyncError);
@@ -226,7 +229,7 @@ impl Core {
                 }
                 Ok(())
             }
-            Job::SyncDir { dir, mark } => {
+            RequestKind::SyncDir { dir, mark } => {
                 let disk = self.disk_of(dir.volume.id);
                 match fault {
                     Some(FaultKind::SyncError) => {
@@ -317,9 +320,9 @@ impl Future for Pending {
         // A request that is gone was ended by a power cut: no task will hear of it.
         let Some(request) = requests.get(id) else { return Poll::Pending };
         match &mut request.state {
-            State::UnderWay { waker: Some(waker), .. } => waker.clone_from(cx.waker()),
-            State::UnderWay { waker, .. } => *waker = Some(cx.waker().clone()),
-            State::Done(result) => {
+            RequestState::UnderWay { waker: Some(waker), .. } => waker.clone_from(cx.waker()),
+            RequestState::UnderWay { waker, .. } => *waker = Some(cx.waker().clone()),
+            RequestState::Done(result) => {
                 let outcome = (*result, std::mem::take(&mut request.bufs));
                 requests.forget(id);
                 *awaited = None;
@@ -335,12 +338,12 @@ impl Drop for Pending {
         let Some(id) = self.id else { return };
         let mut requests = self.core.requests.borrow_mut();
         let finished = match requests.get(id).map(|request| &mut request.state) {
-            Some(State::UnderWay { waker, abandoned, .. }) => {
+            Some(RequestState::UnderWay { waker, abandoned, .. }) => {
                 *abandoned = true;
                 *waker = None;
                 None
             }
-            Some(State::Done(_)) => requests.remove(id),
+            Some(RequestState::Done(_)) => requests.remove(id),
             None => None,
         };
         drop(requests);

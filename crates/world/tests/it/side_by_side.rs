@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use world::sim::{Job, Side, SimConfig, Simulation, side_by_side};
+use world::sim::{Side, SideFn, SimConfig, Simulation, side_by_side};
 use world::sync::Notify;
 use world::{Duration, World};
 
@@ -44,7 +44,7 @@ fn visit<T>(side: &Side<Said>, seed: u64, program: impl AsyncFnOnce(&Visitor<'_>
 }
 
 /// Side `n` works for a while of its own, three times, ticks while it waits for the others, and says all of it.
-fn busy(n: u64) -> Job<'static, Said, u64> {
+fn busy(n: u64) -> SideFn<'static, Said, u64> {
     Box::new(move |side| {
         visit(side, n, async |visitor| {
             for round in 0..3 {
@@ -76,7 +76,7 @@ fn busy(n: u64) -> Job<'static, Said, u64> {
     })
 }
 
-fn run(threads: usize, jobs: Vec<Job<'_, Said, u64>>) -> (Vec<u64>, Vec<(usize, Said)>) {
+fn run(threads: usize, jobs: Vec<SideFn<'_, Said, u64>>) -> (Vec<u64>, Vec<(usize, Said)>) {
     let mut said = Vec::new();
     let ended = side_by_side(threads, jobs, |messages| said.extend(messages));
     (ended, said)
@@ -118,7 +118,7 @@ fn sides_meet_at_the_latest_arrival() {
 
 #[test]
 fn side_that_withdraws_before_the_meeting_was_not_there() {
-    let leaves: Job<'_, Said, u64> = Box::new(|side| {
+    let leaves: SideFn<'_, Said, u64> = Box::new(|side| {
         visit(side, 1, async |visitor| {
             visitor.sleep_ms(1_000).await;
             visitor.side.meeting().arrive();
@@ -129,7 +129,7 @@ fn side_that_withdraws_before_the_meeting_was_not_there() {
             visitor.world.now().ns / 1_000_000
         })
     });
-    let waits: Job<'_, Said, u64> = Box::new(|side| {
+    let waits: SideFn<'_, Said, u64> = Box::new(|side| {
         visit(side, 2, async |visitor| {
             visitor.sleep_ms(2_600).await;
             visitor.meet().await;
@@ -141,7 +141,7 @@ fn side_that_withdraws_before_the_meeting_was_not_there() {
 
 #[test]
 fn nobody_waits_for_a_side_that_has_ended() {
-    let after = |ms: u64, meets: bool| -> Job<'static, Said, u64> {
+    let after = |ms: u64, meets: bool| -> SideFn<'static, Said, u64> {
         Box::new(move |side| {
             visit(side, ms, async |visitor| {
                 visitor.sleep_ms(ms).await;
@@ -161,7 +161,7 @@ fn nobody_waits_for_a_side_that_has_ended() {
 
 #[test]
 fn panic_of_a_side_ends_all_of_them_and_is_passed_on() {
-    let fails: Job<'_, Said, u64> = Box::new(|side| {
+    let fails: SideFn<'_, Said, u64> = Box::new(|side| {
         visit(side, 1, async |visitor| {
             visitor.sleep_ms(25_000).await;
             panic!("the words of the side");

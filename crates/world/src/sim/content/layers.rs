@@ -10,7 +10,7 @@ use crate::sim::runs::Runs;
 
 /// Part of a write in one unit.
 #[derive(Clone)]
-pub(in crate::sim) struct Part {
+pub(in crate::sim) struct WritePart {
     pub(super) index: u64,
     /// Offset of the part in the unit; 0 for a whole unit.
     pub(super) start: usize,
@@ -25,22 +25,22 @@ pub(in crate::sim) enum PartData {
     Images(u64),
 }
 
-impl Part {
+impl WritePart {
     /// Splits the part into one for each unit.
-    pub(super) fn units(&self) -> impl Iterator<Item = Part> {
+    pub(super) fn units(&self) -> impl Iterator<Item = WritePart> {
         let count = if let PartData::Images(count) = self.data { count } else { 1 };
         let data = if count > 1 { PartData::Images(1) } else { self.data.clone() };
         let (first, start) = (self.index, self.start);
-        (first..first + count).map(move |index| Part { index, start, data: data.clone() })
+        (first..first + count).map(move |index| WritePart { index, start, data: data.clone() })
     }
 }
 
 /// Parts of a write.
-pub(in crate::sim) type Parts = SmallVec<[Part; 1]>;
+pub(in crate::sim) type WriteParts = SmallVec<[WritePart; 1]>;
 
 /// Change of one file, which can be replayed on the durable layer.
 pub(in crate::sim) enum Change {
-    Write { offset: u64, bytes: u64, parts: Parts, grows_to: Option<u64> },
+    Write { offset: u64, bytes: u64, parts: WriteParts, grows_to: Option<u64> },
     Resize { bytes: u64 },
 }
 
@@ -49,7 +49,7 @@ impl Change {
     pub fn without_data(self) -> Change {
         match self {
             Change::Write { offset, bytes, grows_to, .. } => {
-                Change::Write { offset, bytes, parts: Parts::new(), grows_to }
+                Change::Write { offset, bytes, parts: WriteParts::new(), grows_to }
             }
             resize => resize,
         }
@@ -82,7 +82,7 @@ impl Layer {
         self.units.contains_key(&index) || self.templates.contains(index)
     }
 
-    pub(super) fn write(&mut self, format: &Format, part: &Part) {
+    pub(super) fn write(&mut self, format: &Format, part: &WritePart) {
         let unit = match &part.data {
             PartData::Images(count) => {
                 let run = part.index..part.index + count;

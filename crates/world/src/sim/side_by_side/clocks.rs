@@ -18,14 +18,14 @@ const NEVER: Time = Time { ns: u64::MAX };
 
 /// Clocks of all domains.
 pub(super) struct Clocks {
-    state: Mutex<State>,
+    state: Mutex<ClockState>,
     /// Notified when a domain may go on.
     turn: Condvar,
     /// Notified when a clock has moved.
     news: Condvar,
 }
 
-struct State {
+struct ClockState {
     sides: Vec<SideState>,
     idle_threads: usize,
     /// Virtual time before which all messages have been merged.
@@ -70,7 +70,7 @@ pub(super) struct Reached {
 
 impl Clocks {
     pub fn new(sides: usize, threads: usize) -> Clocks {
-        let state = State {
+        let state = ClockState {
             sides: vec![SideState::default(); sides],
             idle_threads: threads.max(1),
             merged: Time::default(),
@@ -80,11 +80,11 @@ impl Clocks {
         Clocks { state: Mutex::new(state), turn: Condvar::new(), news: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ClockState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, state: MutexGuard<'a, ClockState>) -> MutexGuard<'a, ClockState> {
         if state.failed.is_some() {
             drop(state);
             // What failed says why; this only ends the thread.
@@ -184,7 +184,7 @@ impl Clocks {
         self.turn.notify_all();
     }
 
-    fn moved(&self, state: &mut State) {
+    fn moved(&self, state: &mut ClockState) {
         state.meet();
         state.has_news = true;
         self.news.notify_one();
@@ -192,7 +192,7 @@ impl Clocks {
     }
 }
 
-impl State {
+impl ClockState {
     fn step(&self, side: usize, next: Time) -> Option<Step> {
         let own = &self.sides[side];
         if let Some(at) = own.met {

@@ -28,7 +28,7 @@ use clocks::{Clocks, Reached, Step};
 const STACK_BYTES: usize = 8 << 20;
 
 /// Function that builds and runs one simulation on one thread, from its first to its last step.
-pub type Job<'a, M, T> = Box<dyn FnOnce(&Side<M>) -> T + Send + 'a>;
+pub type SideFn<'a, M, T> = Box<dyn FnOnce(&Side<M>) -> T + Send + 'a>;
 
 /// One of several simulations that run side by side, on its thread.
 pub struct Side<M> {
@@ -64,7 +64,7 @@ pub fn processors() -> usize {
 /// If a job panics: with the panic of the first one. The other jobs end unfinished.
 pub fn side_by_side<M: Send, T: Send>(
     threads: usize,
-    jobs: Vec<Job<'_, M, T>>,
+    jobs: Vec<SideFn<'_, M, T>>,
     merge: impl FnMut(Vec<(usize, M)>),
 ) -> Vec<T> {
     let clocks = Arc::new(Clocks::new(jobs.len(), threads));

@@ -7,14 +7,14 @@ use world::{Duration, World};
 const RECORDS_AT_A_TIME: usize = 16;
 
 /// Lets other tasks of the thread run during replay: replaying a log takes milliseconds, a read a fraction of one.
-pub(super) struct Turns<'a> {
+pub(super) struct ThreadShare<'a> {
     world: &'a World,
     replayed: usize,
 }
 
-impl Turns<'_> {
-    pub(super) fn new(world: &World) -> Turns<'_> {
-        Turns { world, replayed: 0 }
+impl ThreadShare<'_> {
+    pub(super) fn new(world: &World) -> ThreadShare<'_> {
+        ThreadShare { world, replayed: 0 }
     }
 
     /// Notes one more replayed record; `is_page`: it contained a whole page.

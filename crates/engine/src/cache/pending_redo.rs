@@ -17,11 +17,11 @@ pub(crate) struct LoggedPage {
 }
 
 /// Memory of any page without bytes, bytes.
-const UNMADE_BYTES: usize = FRAME_BYTES + size_of::<Unmade>();
+const PENDING_BYTES: usize = FRAME_BYTES + size_of::<PendingRedo>();
 
 /// All pages of a cache that have no bytes.
 #[derive(Clone, Default)]
-pub(super) struct UnmadePages(Rc<Tally>);
+pub(super) struct PendingPages(Rc<Tally>);
 
 #[derive(Default)]
 struct Tally {
@@ -31,7 +31,7 @@ struct Tally {
 
 /// Share of one page in the memory of all pages without bytes; returned when dropped.
 struct Share {
-    of: UnmadePages,
+    of: PendingPages,
     bytes: usize,
 }
 
@@ -45,7 +45,7 @@ struct Changes {
 }
 
 /// Page that redo knows without its bytes: an image or none, and the changes that wait.
-pub(super) struct Unmade {
+pub(super) struct PendingRedo {
     /// Image in the log; `None`: the first change formats the page, or nothing waits.
     image: Option<LoggedPage>,
     changes: Changes,
@@ -92,14 +92,14 @@ pub(crate) enum Rebuilt {
     Verified,
 }
 
-impl UnmadePages {
+impl PendingPages {
     /// Number of these pages, and their memory in bytes.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.0.pages.get(), self.0.bytes.get())
     }
 
     fn share(&self) -> Share {
-        let bytes = UNMADE_BYTES;
+        let bytes = PENDING_BYTES;
         self.0.pages.update(|pages| pages + 1);
         self.0.bytes.update(|all| all + bytes);
         Share { of: self.clone(), bytes }
@@ -109,7 +109,7 @@ impl UnmadePages {
 impl Share {
     /// Updates the memory that the page takes beyond that of any page.
     fn resize(&mut self, bytes: usize) {
-        let before = std::mem::replace(&mut self.bytes, UNMADE_BYTES + bytes);
+        let before = std::mem::replace(&mut self.bytes, PENDING_BYTES + bytes);
         self.of.0.bytes.update(|all| all - before + self.bytes);
     }
 }
@@ -121,35 +121,35 @@ impl Drop for Share {
     }
 }
 
-impl Unmade {
+impl PendingRedo {
     /// Page without waiting changes. `pages`: the others, if memory is counted.
-    fn new(dbtime: u64, in_file: Option<InFile>, pages: Option<&UnmadePages>) -> Unmade {
-        let share = pages.map(UnmadePages::share);
-        Unmade { image: None, changes: Changes::default(), dbtime, in_file, share }
+    fn new(dbtime: u64, in_file: Option<InFile>, pages: Option<&PendingPages>) -> PendingRedo {
+        let share = pages.map(PendingPages::share);
+        PendingRedo { image: None, changes: Changes::default(), dbtime, in_file, share }
     }
 
     /// Page that was read and passed its check.
-    pub(super) fn read(page: &PageBuf, pages: Option<&UnmadePages>) -> Unmade {
+    pub(super) fn read(page: &PageBuf, pages: Option<&PendingPages>) -> PendingRedo {
         let in_file = InFile::of(PageRef::new(page.as_unsealed_slice()));
-        Unmade::new(in_file.dbtime, Some(in_file), pages)
+        PendingRedo::new(in_file.dbtime, Some(in_file), pages)
     }
 
     /// Page whose image is in the log.
     pub(super) fn from_image(
         image: LoggedPage,
         in_file: Option<InFile>,
-        pages: Option<&UnmadePages>,
-    ) -> Unmade {
-        let mut unmade = Unmade::new(image.dbtime, in_file, pages);
-        unmade.renew(image);
-        unmade
+        pages: Option<&PendingPages>,
+    ) -> PendingRedo {
+        let mut pending = PendingRedo::new(image.dbtime, in_file, pages);
+        pending.renew(image);
+        pending
     }
 
     /// Page that this change formats.
-    pub(super) fn anew(record: PageRecord, ops: &[u8], pages: Option<&UnmadePages>) -> Unmade {
-        let mut unmade = Unmade::new(record.dbtime, None, pages);
-        unmade.redo(record, ops);
-        unmade
+    pub(super) fn anew(record: PageRecord, ops: &[u8], pages: Option<&PendingPages>) -> PendingRedo {
+        let mut pending = PendingRedo::new(record.dbtime, None, pages);
+        pending.redo(record, ops);
+        pending
     }
 
     /// Notes that the log contains the whole page again, in the version that redo has reached.
