@@ -10,6 +10,8 @@
 //! 2. Points that no storage can have given are refused by line and reason.
 //! 3. Nothing is predicted where nothing near was probed.
 
+#[cfg(test)]
+mod accuracy;
 mod bottleneck;
 mod calibrate;
 mod check;
@@ -18,6 +20,7 @@ pub mod csv;
 mod fio;
 mod gaussian;
 mod hull;
+mod least_squares;
 mod linear;
 mod measure;
 mod minimise;

@@ -28,6 +28,10 @@ const LONGEST: Duration = Duration::from_secs(600);
 const MAKING: (usize, u64) = (1 << 20, 8);
 /// Size of the reads that warm caches, and how many are outstanding in each file.
 const WARMING: (u64, u64) = (64 << 10, 32);
+/// Size of the reads that show whether the storage is at rest, how many make a sample, and how long that may take.
+const RESTING: (u64, u32, Duration) = (4096, 16, Duration::from_secs(60));
+/// How much longer than before the first point such reads take at most where it is at rest.
+const REST: f64 = 1.5;
 /// Largest share by which the two halves of a steady window may differ, in addition to chance.
 const STEADY: f64 = 0.1;
 
@@ -35,6 +39,8 @@ const STEADY: f64 = 0.1;
 pub struct Ground {
     files: Vec<File>,
     file_bytes: u64,
+    /// Mean latency of single reads before the first point.
+    rest: Cell<Option<Duration>>,
 }
 
 impl Ground {
@@ -54,7 +60,7 @@ impl Ground {
             world.sync_dir(folder).await?;
             files.push(file);
         }
-        Ok(Ground { files, file_bytes })
+        Ok(Ground { files, file_bytes, rest: Cell::new(None) })
     }
 
     /// Reads every place of the files once in scattered order, so that caches of the storage fill. Stops at `until` in
@@ -80,6 +86,35 @@ impl Ground {
             })
         });
         all(readers.collect()).await
+    }
+
+    /// Waits until what earlier points wrote has left the caches of the storage: until single reads take about as long
+    /// as before the first point, until `ends` says so, or for a minute.
+    ///
+    /// # Errors
+    /// A read fails.
+    pub async fn rest(&self, world: &World, ends: &dyn Fn(&World) -> bool) -> world::Result<()> {
+        let (bytes, sample, longest) = RESTING;
+        let mut bufs: Bufs = std::iter::once(PageBuf::empty(bytes as usize)).collect();
+        let began = world.now();
+        loop {
+            let started = world.now();
+            for number in 0..sample {
+                let file = &self.files[number as usize % self.files.len()];
+                let block = world.random_u64() % (self.file_bytes / bytes);
+                let (outcome, back) = file.read_at(block * bytes, bufs).await;
+                outcome?;
+                bufs = back;
+            }
+            let mean = (world.now() - started) / sample;
+            let Some(before) = self.rest.get() else {
+                self.rest.set(Some(mean));
+                return Ok(());
+            };
+            if mean <= before.mul_f64(REST) || world.now() - began > longest || ends(world) {
+                return Ok(());
+            }
+        }
     }
 
     /// Removes the files of the probe.
@@ -119,7 +154,7 @@ impl Ground {
             })
             .collect();
         all(workers).await?;
-        // What was written must not be destaged at the cost of the next point.
+        // What the host has not written yet must not be written at the cost of the next point.
         for file in &self.files {
             file.sync().await?;
         }

@@ -89,8 +89,10 @@ pub async fn measure_all(
             if ends(world) {
                 break;
             }
+            ground.rest(world, ends).await?;
             let mut found = ground.measure(world, *point).await?;
             if found.steady == Some(false) || check_row(&found).is_err() {
+                ground.rest(world, ends).await?;
                 found = ground.measure(world, *point).await?;
             }
             if check_row(&found).is_err() {
