@@ -13,7 +13,7 @@ use crate::scale::Scaling;
 const MOST_TIMES: u64 = 256;
 
 /// Limit of the plan: the largest number of mailboxes that one check allows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PlanLimit {
     /// Name of the limit: `space`, `I/O`, `log writes`, or a check of the plan.
     pub limit: String,
@@ -22,6 +22,8 @@ pub struct PlanLimit {
     /// Largest number of mailboxes that the limit allows; `None` if even one mailbox breaks it, because then it
     /// depends on something else.
     pub mailboxes: Option<u64>,
+    /// Mailboxes of the file in percent of those.
+    pub used_percent: Option<f64>,
     /// Whether a simulation judges the limit better, because it models the disks instead of taking one figure for
     /// each.
     pub simulated: bool,
@@ -62,7 +64,8 @@ pub fn plan_limits(scaling: &Scaling<'_>) -> Vec<PlanLimit> {
     for (mailboxes, (limit, part)) in found {
         if !limits.iter().any(|known| known.limit == limit) {
             let simulated = limit == IO || limit == LOG_WRITES;
-            limits.push(PlanLimit { limit, part, mailboxes, simulated });
+            let used_percent = mailboxes.map(|most| 100.0 * scaling.mailboxes as f64 / most as f64);
+            limits.push(PlanLimit { limit, part, mailboxes, used_percent, simulated });
         }
     }
     limits

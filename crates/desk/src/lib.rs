@@ -1,7 +1,7 @@
 //! The web pages of `proofload serve`.
 //!
 //! [`Server`] answers HTTP/1.1 on an address. What it serves is a [`Site`]: [`Runs`] shows a folder of runs, running
-//! ones live.
+//! ones live; [`Desk`] plans a solution file anew at each change.
 //!
 //! Invariant: text from outside goes into JSON and from there into text nodes, never into markup; the pages load no
 //! script but ours.
@@ -14,8 +14,10 @@
 
 mod answer;
 mod live;
+mod planning;
 mod server;
 
 pub use answer::{Answer, Asked, Events, Reply, SendsEvents, Site};
 pub use live::Runs;
+pub use planning::Desk;
 pub use server::{ListenError, Server};

@@ -5,6 +5,7 @@
 //! Only what lies beside the project and is no part of it may be missing even there.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
+pub mod browser;
 pub mod claims;
 #[cfg(feature = "kill-test")]
 pub mod durable_shadow;

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::program::{folder_with, lint_newest_run, output, proofload, small_deployment};
+use testkit::browser::{Visit, has_browser, shows};
 use testkit::synthetic;
 use testkit::synthetic::Shape;
 
@@ -86,7 +87,11 @@ fn get(address: &str, path: &str, host: &str) -> (String, String) {
 }
 
 fn serve(folder: &Path) -> (Running, String) {
-    let mut child = proofload(folder, &["serve", "runs", "--listen", "127.0.0.1:0"])
+    serve_of(folder, "runs")
+}
+
+fn serve_of(folder: &Path, served: &str) -> (Running, String) {
+    let mut child = proofload(folder, &["serve", served, "--listen", "127.0.0.1:0"])
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -110,22 +115,9 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// The page as the browser has it once a condition holds, and once another one holds after a script in it if
-/// there is one (tests/browser.py).
-fn in_browser(url: &str, width: u32, condition: &str, then: Option<[&str; 2]>) -> serde_json::Value {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser.py");
-    let output = Command::new("python3")
-        .arg(program)
-        .args([url, &width.to_string(), condition])
-        .args(then.iter().flat_map(|[script, condition]| ["--do", script, condition]))
-        .output()
-        .expect("python runs");
-    let told = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {told}"))
-}
-
-/// A condition in the page.
-fn shows(text: &str) -> String {
-    format!("document.body.innerText.includes({text:?})")
+/// there is one.
+fn in_browser(url: &str, width: u32, condition: &str, then: Option<(&str, &str)>) -> serde_json::Value {
+    Visit { url, width, condition, steps: then.as_slice(), ..Visit::default() }.see()
 }
 
 /// The first that the page of a run is told.
@@ -178,10 +170,6 @@ fn page_of_a_run_shows_the_grade_and_the_sentence_of_its_report_first() {
     }
 }
 
-fn has_browser() -> bool {
-    testkit::has_python() && testkit::has_tool("chromium", &["--version"], "sudo apt-get install -y chromium")
-}
-
 #[test]
 fn runs_that_are_ticked_are_compared_and_hostile_names_are_no_markup() {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
@@ -214,13 +202,30 @@ fn runs_that_are_ticked_are_compared_and_hostile_names_are_no_markup() {
         let list = in_browser(&format!("http://{address}/"), width, &listed, None);
         assert!(list["text"].as_str().is_some_and(|text| text.contains("Tick two")), "{list}");
         assert_eq!(list["wider_px"], 0, "{width}");
-        let page = in_browser(&format!("http://{address}/"), width, &listed, Some([choose, &compared]));
+        let page = in_browser(&format!("http://{address}/"), width, &listed, Some((choose, &compared)));
         let (url, text) =
             (page["url"].as_str().unwrap_or_default(), page["text"].as_str().unwrap_or_default());
         assert!(url.contains("/compare?run=") && text.contains("Read latency, mean"), "{url}: {text}");
         assert!(text.contains("How sure the differences are") && text.contains("slow <img"), "{text}");
         assert_eq!(page["complaints"], serde_json::json!([]), "{width}");
         assert_eq!(page["wider_px"], 0, "{width}: nothing hangs over the edge");
+    }
+}
+
+#[test]
+fn a_solution_file_opens_the_desk_on_a_loopback_address_alone() {
+    let folder = folder(2);
+    let (_server, address) = serve_of(folder.path(), "small.toml");
+    let (head, page) = get(&address, "/", &address);
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("script-src 'self'"), "{head}");
+    assert!(page.contains("Proofload desk"), "{page}");
+    assert!(get(&address, "/api/form", &address).1.contains("\"file\":\"small.toml\""));
+    for (served, listen, expected) in [
+        ("small.toml", "0.0.0.0:0", "a solution file is not served on 0.0.0.0:0"),
+        ("missing.toml", "127.0.0.1:0", "missing.toml"),
+    ] {
+        let (status, _, stderr) = output(folder.path(), &["serve", served, "--listen", listen]);
+        assert!(status == 2 && stderr.contains(expected), "{status} {stderr}");
     }
 }
 

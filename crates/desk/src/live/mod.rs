@@ -23,7 +23,7 @@ use crate::answer::{Answer, Asked, Events, Reply, Site, decoded};
 
 const PAGE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("app.js");
-const STYLE: &str = include_str!("style.css");
+const STYLE: &str = include_str!("live.css");
 
 /// Most runs that are compared on a page: more columns cannot be read.
 const COMPARED_MAX: usize = 8;
@@ -84,7 +84,8 @@ impl Runs {
         let answer = match parts.as_slice() {
             [""] => Answer::page(PAGE),
             ["app.js"] => Answer::new("text/javascript; charset=utf-8", SCRIPT),
-            ["style.css"] => Answer::new("text/css; charset=utf-8", STYLE),
+            ["style.css"] => Answer::new("text/css; charset=utf-8", evidence::report::STYLE),
+            ["live.css"] => Answer::new("text/css; charset=utf-8", STYLE),
             ["favicon.ico"] => Answer { status: 204, ..Answer::new("image/x-icon", "") },
             ["metrics"] => self.metrics(),
             ["compare"] => self.comparison(query),

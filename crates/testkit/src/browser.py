@@ -1,15 +1,17 @@
 """Opens a page in headless Chromium and says, as JSON on stdout, what it shows once a condition holds.
 
-usage: browser.py URL WIDTH CONDITION [--do SCRIPT CONDITION] [--dark] [--picture FILE.png] [--print FILE.pdf]
+usage: browser.py URL WIDTH CONDITION [--do SCRIPT CONDITION].. [--dark] [--axe] [--picture FILE.png] [--print FILE.pdf]
 
 A condition is an expression in the page; one that does not come to hold within a minute is waited for no longer. --do runs a
-script in the page and waits for another one before looking. Speaks the DevTools protocol over a pipe, so that nothing but
+script in the page and waits for another one before the next one, or before looking. --axe names what keeps people from using
+the page. Speaks the DevTools protocol over a pipe, so that nothing but
 Chromium is needed. Gives the address and the text of the page, its HTML, the number of updates that arrived, how many pixels
 it is wider than the window, and everything it complained of.
 """
 
 import argparse
 import base64
+import importlib.util
 import json
 import os
 import subprocess
@@ -86,7 +88,16 @@ class Browser:
             time.sleep(0.1)
         time.sleep(SETTLE_S)
 
+    def axe(self, session):
+        [folder] = importlib.util.find_spec("axe_playwright_python").submodule_search_locations
+        with open(os.path.join(folder, "axe.min.js"), encoding="utf-8") as file:
+            self.call("Runtime.evaluate", session, expression=file.read())
+        told = self.call("Runtime.evaluate", session, awaitPromise=True, expression=AXE)
+        return json.loads(told["result"]["value"])
 
+
+AXE = """axe.run().then((found) => JSON.stringify(found.violations.map((one) => `${one.id}: ${one.help}: `
+    + one.nodes.map((node) => `${node.target} ${node.failureSummary}`).join("; "))))"""
 LOOK = """JSON.stringify({url: location.href, text: document.body.innerText, html: document.documentElement.outerHTML,
     updates: Number(document.getElementById("link")?.dataset.updates ?? 0),
     wider_px: document.documentElement.scrollWidth - document.documentElement.clientWidth})"""
@@ -97,8 +108,9 @@ def main():
     parser.add_argument("url")
     parser.add_argument("width", type=int)
     parser.add_argument("condition")
-    parser.add_argument("--do", nargs=2)
+    parser.add_argument("--do", nargs=2, action="append", default=[])
     parser.add_argument("--dark", action="store_true")
+    parser.add_argument("--axe", action="store_true")
     parser.add_argument("--picture")
     parser.add_argument("--print", dest="paper")
     wanted = parser.parse_args()
@@ -115,13 +127,14 @@ def main():
             browser.call("Emulation.setEmulatedMedia", session, features=[scheme])
             browser.call("Page.navigate", session, url=wanted.url)
             browser.wait_for(wanted.condition, session)
-            if wanted.do:
-                script, then = wanted.do
+            for script, then in wanted.do:
                 done = browser.call("Runtime.evaluate", session, expression=script)
                 if "exceptionDetails" in done:
                     raise RuntimeError(f"--do: {done['exceptionDetails']}")
                 browser.wait_for(then, session)
             seen = json.loads(browser.call("Runtime.evaluate", session, expression=LOOK)["result"]["value"])
+            if wanted.axe:
+                seen["axe"] = browser.axe(session)
             if wanted.picture:
                 picture = browser.call("Page.captureScreenshot", session, captureBeyondViewport=True)["data"]
                 with open(wanted.picture, "wb") as file:

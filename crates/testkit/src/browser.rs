@@ -1,0 +1,74 @@
+//! Pages in headless Chromium, as a person sees and uses them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::{has_python, has_tool, skip};
+
+/// Whether Chromium runs; says what is skipped if it does not.
+///
+/// # Panics
+/// As [`has_tool`].
+pub fn has_browser() -> bool {
+    has_python() && has_tool("chromium", &["--version"], "sudo apt-get install -y chromium")
+}
+
+/// Whether axe is there, which finds what keeps people from using a page; says what is skipped if it is not.
+///
+/// # Panics
+/// As [`has_tool`].
+pub fn has_axe() -> bool {
+    let find =
+        "import importlib.util, sys; sys.exit(importlib.util.find_spec('axe_playwright_python') is None)";
+    let found = Command::new("python3").args(["-c", find]).status().is_ok_and(|status| status.success());
+    if !found {
+        skip("axe; install with: python3 -m pip install --no-deps axe-playwright-python");
+    }
+    found
+}
+
+/// A condition in the page: that it shows a text.
+pub fn shows(text: &str) -> String {
+    format!("document.body.innerText.includes({text:?})")
+}
+
+/// A look at a page.
+#[derive(Default)]
+pub struct Visit<'a> {
+    /// Its address.
+    pub url: &'a str,
+    /// Width of the window in pixels.
+    pub width: u32,
+    /// Whether the user prefers dark colours.
+    pub dark: bool,
+    /// What must hold before anything is done.
+    pub condition: &'a str,
+    /// Scripts that are run one after the other, each with what must hold after it.
+    pub steps: &'a [(&'a str, &'a str)],
+    /// Whether axe looks at the page at the end.
+    pub axe: bool,
+    /// Where a picture of the page is kept.
+    pub picture: Option<PathBuf>,
+}
+
+impl Visit<'_> {
+    /// The page at the end (`browser.py`).
+    ///
+    /// # Panics
+    /// If a condition never holds, or the browser fails.
+    pub fn see(&self) -> Value {
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/browser.py");
+        let mut command = Command::new("python3");
+        command.arg(program).args([self.url, &self.width.to_string(), self.condition]);
+        command.args(self.steps.iter().flat_map(|(script, condition)| ["--do", script, condition]));
+        command.args(self.dark.then_some("--dark")).args(self.axe.then_some("--axe"));
+        if let Some(picture) = &self.picture {
+            command.arg("--picture").arg(picture);
+        }
+        let output = command.output().expect("python runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {told}"))
+    }
+}
