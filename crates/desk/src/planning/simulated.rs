@@ -7,7 +7,7 @@ use capacity::{Probe, Probed, Scaling, Simulating, probe, servers};
 use serde::Serialize;
 use simulation::Assumptions;
 use solution::Solution;
-use world::sim::{Job, processors, side_by_side};
+use world::sim::{SideFn, processors, side_by_side};
 
 /// Loads that are simulated, in percent of the mailboxes that are wanted.
 const LOADS_PERCENT: [u64; 5] = [50, 75, 100, 125, 150];
@@ -111,7 +111,7 @@ impl Simulation {
         let jobs = LOADS_PERCENT.map(|percent| {
             let mailboxes = (scaling.mailboxes * percent).div_ceil(100);
             let scaling = &scaling;
-            let job: Job<'_, (), _> = Box::new(move |_| self.simulate(scaling, mailboxes, how));
+            let job: SideFn<'_, (), _> = Box::new(move |_| self.simulate(scaling, mailboxes, how));
             job
         });
         side_by_side(processors(), jobs.into(), |_| {});
