@@ -23,7 +23,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
@@ -106,11 +106,10 @@ impl Server {
         let service = Service { site, busy: Arc::new(Semaphore::new(REQUESTS_MAX)), ended: ended.clone() };
         let graceful = GracefulShutdown::new();
         loop {
-            let permit = connections.clone().acquire_owned().await.expect("it is never closed");
-            let stream = match next(&listener, &mut ended).await {
+            let (permit, stream) = match next(&listener, &connections, &mut ended).await {
                 None => break,
-                Some(Ok(stream)) => stream,
-                Some(Err(_)) => {
+                Some((permit, Ok(stream))) => (permit, stream),
+                Some((_, Err(_))) => {
                     sleep(REFUSED_PAUSE).await;
                     continue;
                 }
@@ -131,12 +130,19 @@ impl Server {
     }
 }
 
-/// Accepts the next connection; `None` when the server is stopped.
-async fn next(listener: &TcpListener, ended: &mut watch::Receiver<bool>) -> Option<io::Result<TcpStream>> {
-    let (ended, taken) = (pin!(ended.wait_for(|ended| *ended)), pin!(listener.accept()));
-    match select(ended, taken).await {
+/// Accepts the next connection when fewer than the limit are open; `None` when the server is stopped.
+async fn next(
+    listener: &TcpListener,
+    connections: &Arc<Semaphore>,
+    ended: &mut watch::Receiver<bool>,
+) -> Option<(OwnedSemaphorePermit, io::Result<TcpStream>)> {
+    let taken = async {
+        let permit = connections.clone().acquire_owned().await.expect("it is never closed");
+        (permit, listener.accept().await.map(|(stream, _)| stream))
+    };
+    match select(pin!(ended.wait_for(|ended| *ended)), pin!(taken)).await {
         future::Either::Left(_) => None,
-        future::Either::Right((taken, _)) => Some(taken.map(|(stream, _)| stream)),
+        future::Either::Right((taken, _)) => Some(taken),
     }
 }
 

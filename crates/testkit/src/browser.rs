@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::{has_python, has_tool, skip};
+use crate::{has_python, has_tool};
 
 /// Whether Chromium runs; says what is skipped if it does not.
 ///
@@ -20,13 +20,8 @@ pub fn has_browser() -> bool {
 /// # Panics
 /// As [`has_tool`].
 pub fn has_axe() -> bool {
-    let find =
-        "import importlib.util, sys; sys.exit(importlib.util.find_spec('axe_playwright_python') is None)";
-    let found = Command::new("python3").args(["-c", find]).status().is_ok_and(|status| status.success());
-    if !found {
-        skip("axe; install with: python3 -m pip install --no-deps axe-playwright-python");
-    }
-    found
+    let install = "python3 -m pip install --no-deps axe-playwright-python";
+    has_tool("python3", &["-c", "import axe_playwright_python"], install)
 }
 
 /// A condition in the page: that it shows a text.

@@ -208,7 +208,8 @@ impl Desk {
 impl Site for Desk {
     fn answer(&self, asked: &Asked) -> Reply {
         if !self.is_ours(asked) {
-            return refused(403, "this server answers only to its own address and its own page").into();
+            let why = format!("only pages of this server get an answer: open http://{}/", self.address);
+            return refused(403, &why).into();
         }
         self.route(asked).unwrap_or_else(|refusal| refusal).into()
     }
