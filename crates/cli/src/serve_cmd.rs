@@ -7,9 +7,9 @@ use desk::{Desk, Runs, Server};
 
 use crate::failure::{Failure, Status};
 
-/// Shows the runs in a folder as local web pages, running ones live; or opens a solution file on a page that plans it.
+/// Shows the runs in a folder as web pages, or a solution file as a page that plans it.
 ///
-/// Of a folder, the page /metrics has the same figures in the form of OpenMetrics.
+/// Runs that go on are shown live; the page /metrics has the same figures in the form of OpenMetrics.
 #[derive(clap::Args)]
 pub struct ServeArguments {
     /// Folder in which each run has a folder of its own, or a solution file (.toml).
