@@ -17,7 +17,7 @@ use crate::hardware::{DestageOrder, WriteCache};
 use crate::ranges::{Key, Ranges};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum BlockState {
     Clean,
     /// Waits for more data of a sequential stream.
     Gathering,
@@ -34,7 +34,7 @@ enum State {
 
 #[derive(Debug, Clone, Copy)]
 struct Extent {
-    state: State,
+    state: BlockState,
     version: u64,
 }
 
@@ -125,9 +125,9 @@ impl Cache {
         let key = (group, start);
         if let Some((until, extent)) = self.extents.get_mut(key)
             && until == end
-            && extent.state != State::Clean
+            && extent.state != BlockState::Clean
         {
-            if let State::Writing { again } = &mut extent.state {
+            if let BlockState::Writing { again } = &mut extent.state {
                 *again = true;
             }
             return;
@@ -144,12 +144,12 @@ impl Cache {
                 }
             }
             Some(_) if self.settings.gather_bytes > end - start => {
-                let version = self.insert(key, end, State::Gathering);
+                let version = self.insert(key, end, BlockState::Gathering);
                 let due_ns = now_ns + (self.settings.gather_ms * 1e6) as u64;
                 self.gathering.push_back((due_ns, key, version));
             }
             _ => {
-                self.insert(key, end, State::Gathering);
+                self.insert(key, end, BlockState::Gathering);
                 self.schedule(key, &column);
             }
         }
@@ -157,10 +157,10 @@ impl Cache {
     }
 
     fn is_gathering(&self, key: Key) -> bool {
-        self.extents.get(key).is_some_and(|(_, extent)| extent.state == State::Gathering)
+        self.extents.get(key).is_some_and(|(_, extent)| extent.state == BlockState::Gathering)
     }
 
-    fn insert(&mut self, key: Key, end: u64, state: State) -> u64 {
+    fn insert(&mut self, key: Key, end: u64, state: BlockState) -> u64 {
         let version = self.next_version;
         self.next_version += 1;
         self.extents.insert(key, end, Extent { state, version });
@@ -177,10 +177,10 @@ impl Cache {
                     continue;
                 }
                 self.held_bytes += to - from;
-                if extent.state == State::Clean {
-                    self.insert((group, from), to, State::Clean);
+                if extent.state == BlockState::Clean {
+                    self.insert((group, from), to, BlockState::Clean);
                 } else {
-                    let version = self.insert((group, from), to, State::Gathering);
+                    let version = self.insert((group, from), to, BlockState::Gathering);
                     self.dirty_bytes += to - from;
                     // Overdue: leaves with the next timer or write.
                     self.gathering.push_front((0, (group, from), version));
@@ -193,10 +193,10 @@ impl Cache {
         let (end, extent) = self.extents.remove(key)?;
         let bytes = end - key.1;
         self.held_bytes -= bytes;
-        if extent.state != State::Clean {
+        if extent.state != BlockState::Clean {
             self.dirty_bytes -= bytes;
         }
-        if let State::Pooled { column, place } = extent.state {
+        if let BlockState::Pooled { column, place } = extent.state {
             self.columns[column].waiting.remove(&place);
         }
         Some((end, extent))
@@ -206,7 +206,7 @@ impl Cache {
     fn schedule(&mut self, key: Key, column: &impl Fn(u64) -> (usize, u64)) {
         let Some((end, extent)) = self.extents.get_mut(key) else { return };
         if self.settings.destage == DestageOrder::Immediate {
-            extent.state = State::Writing { again: false };
+            extent.state = BlockState::Writing { again: false };
             self.due.push(Destage {
                 group: key.0,
                 start: key.1,
@@ -217,7 +217,7 @@ impl Cache {
             return;
         }
         let (drive, place) = column(key.1);
-        extent.state = State::Pooled { column: drive, place };
+        extent.state = BlockState::Pooled { column: drive, place };
         if drive >= self.columns.len() {
             self.columns.resize_with(drive + 1, Column::default);
         }
@@ -271,7 +271,7 @@ impl Cache {
         }
         for key in issued {
             if let Some((end, extent)) = self.extents.get_mut(key) {
-                extent.state = State::Writing { again: false };
+                extent.state = BlockState::Writing { again: false };
                 let (bytes, version) = (end - key.1, extent.version);
                 self.due.push(Destage { group: key.0, start: key.1, bytes, version, column: drive });
             }
@@ -283,12 +283,12 @@ impl Cache {
         let key = (destage.group, destage.start);
         if let Some((end, extent)) = self.extents.get_mut(key)
             && extent.version == destage.version
-            && let State::Writing { again } = extent.state
+            && let BlockState::Writing { again } = extent.state
         {
             if again {
                 self.schedule(key, &column);
             } else {
-                extent.state = State::Clean;
+                extent.state = BlockState::Clean;
                 self.dirty_bytes -= end - key.1;
             }
         }
@@ -302,10 +302,9 @@ impl Cache {
     /// Releases gathered extents whose time is up. Returns the time of the next.
     pub fn release_gathered(&mut self, now_ns: u64, column: impl Fn(Key) -> (usize, u64)) -> Option<u64> {
         while let Some((due_ns, key, version)) = self.gathering.front().copied() {
-            let waits = self
-                .extents
-                .get(key)
-                .is_some_and(|(_, extent)| extent.version == version && extent.state == State::Gathering);
+            let waits = self.extents.get(key).is_some_and(|(_, extent)| {
+                extent.version == version && extent.state == BlockState::Gathering
+            });
             if !waits {
                 self.gathering.pop_front();
             } else if due_ns <= now_ns {
@@ -331,7 +330,9 @@ impl Cache {
             let Some((key, version)) = self.order.pop_front() else { return };
             match self.extents.get(key) {
                 Some((_, extent)) if extent.version != version => {}
-                Some((_, extent)) if extent.state != State::Clean => self.order.push_back((key, version)),
+                Some((_, extent)) if extent.state != BlockState::Clean => {
+                    self.order.push_back((key, version))
+                }
                 Some(_) => _ = self.remove(key),
                 None => {}
             }
@@ -438,7 +439,7 @@ mod tests {
                     prop_assert!(first >= covered, "extents overlap");
                     covered = end;
                     held += end - first;
-                    dirty += if extent.state == State::Clean { 0 } else { end - first };
+                    dirty += if extent.state == BlockState::Clean { 0 } else { end - first };
                 }
                 prop_assert_eq!((held, dirty), (cache.held_bytes, cache.dirty_bytes));
                 under_way.append(&mut cache.due);

@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 use world::FixedHashMap;
 
 /// Range on the volume.
-pub(crate) type Piece = (u64, u64);
-pub(crate) type Pieces = SmallVec<[Piece; 1]>;
+pub(crate) type VolumeRange = (u64, u64);
+pub(crate) type VolumeRanges = SmallVec<[VolumeRange; 1]>;
 
 const CLUSTER_BYTES: u64 = 4096;
 
@@ -74,14 +74,14 @@ impl Space {
     }
 
     /// Extents of a file, in its order.
-    pub fn extents_of(&self, file: u64) -> Vec<Piece> {
+    pub fn extents_of(&self, file: u64) -> Vec<VolumeRange> {
         let extents = self.files.get(&file).map(|file| &file.extents);
         extents.into_iter().flatten().map(|(_, start, bytes)| (*start, *bytes)).collect()
     }
 
     /// Place of a range of a file that has a single extent.
     #[inline]
-    pub fn only_piece(&self, file: u64, offset: u64, bytes: u64) -> Option<Piece> {
+    pub fn only_piece(&self, file: u64, offset: u64, bytes: u64) -> Option<VolumeRange> {
         match self.files.get(&file)?.extents[..] {
             [(0, start, length)] if offset + bytes <= length => Some((start + offset, bytes)),
             _ => None,
@@ -89,14 +89,14 @@ impl Space {
     }
 
     /// Places of a range of a file, which grows if it is shorter.
-    pub fn pieces(&mut self, file: u64, offset: u64, bytes: u64) -> Pieces {
+    pub fn pieces(&mut self, file: u64, offset: u64, bytes: u64) -> VolumeRanges {
         let end = offset + bytes;
         if self.files.get(&file).is_none_or(|file| file.bytes() < end) {
             self.set_size(file, end);
         }
         let extents = &self.files[&file].extents;
         let mut index = extents.partition_point(|(first, _, _)| *first <= offset).saturating_sub(1);
-        let (mut pieces, mut at) = (Pieces::new(), offset);
+        let (mut pieces, mut at) = (VolumeRanges::new(), offset);
         while at < end {
             let (first, start, length) = extents[index];
             let into = at - first;
@@ -221,7 +221,7 @@ mod tests {
                     space.set_size(file, clusters * CLUSTER_BYTES);
                 }
                 sizes[file as usize] = clusters * CLUSTER_BYTES;
-                let mut taken: Vec<Piece> = space.free.iter().map(|(a, b)| (*a, *b)).collect();
+                let mut taken: Vec<VolumeRange> = space.free.iter().map(|(a, b)| (*a, *b)).collect();
                 for (file, bytes) in sizes.iter().enumerate() {
                     if *bytes > 0 {
                         let pieces = space.pieces(file as u64, 0, *bytes);

@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use crate::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 use crate::checksum;
-use crate::header::{DatabaseHeader, State};
+use crate::header::{DatabaseHeader, DatabaseState};
 use crate::identity::{LogPosition, Signature};
 
 /// Size of a sector, bytes; frames are whole sectors.
@@ -219,7 +219,7 @@ impl FlushMap {
     }
 
     fn contradiction(&self, header: &DatabaseHeader) -> Option<&'static str> {
-        let is_closed = header.state() != State::Dirty;
+        let is_closed = header.state() != DatabaseState::Dirty;
         let least = if is_closed { header.detach_position() } else { header.attach_position() };
         if self.header.database != header.signature() {
             Some("it is the map of another database")

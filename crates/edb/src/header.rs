@@ -94,7 +94,7 @@ impl OtherFile {
         let file_type = get_u32(sector, at::FILE_TYPE);
         if get_u32(sector, at::MAGIC) == MAGIC {
             let has_no_checksum = get_u32(sector, 0) == 0;
-            let is_new = get_u32(sector, at::STATE) == State::JustCreated as u32;
+            let is_new = get_u32(sector, at::STATE) == DatabaseState::JustCreated as u32;
             return (file_type == 5 || is_new && has_no_checksum).then_some(OtherFile::TemporaryDatabase);
         }
         match file_type {
@@ -121,7 +121,7 @@ pub enum ShadowDamage {
 /// State of a database: whether it needs its logs, and what else is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum State {
+pub enum DatabaseState {
     /// The database is being created.
     JustCreated = 1,
     /// The database is in use, or was not shut down cleanly: it needs its logs.
@@ -140,9 +140,9 @@ pub enum State {
     Reverting = 8,
 }
 
-impl State {
-    fn from_u32(value: u32) -> Option<State> {
-        use State::*;
+impl DatabaseState {
+    fn from_u32(value: u32) -> Option<DatabaseState> {
+        use DatabaseState::*;
         [JustCreated, Dirty, Clean, Converting, ForceDetached, Reseeding, DirtyPatched, Reverting]
             .into_iter()
             .find(|state| *state as u32 == value)
@@ -202,7 +202,7 @@ pub enum HeaderDamage {
 
 /// Header copy that was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copy {
+pub enum HeaderCopy {
     /// File page 0.
     Header,
     /// File page 1, because the header is damaged.
@@ -243,7 +243,7 @@ impl DatabaseHeader {
         let fields = [
             (at::MAGIC, MAGIC),
             (at::VERSION, FORMAT_VERSION),
-            (at::STATE, State::Clean as u32),
+            (at::STATE, DatabaseState::Clean as u32),
             (at::DBID, 1),
             (at::OS_VERSION, 6),
             (at::OS_VERSION + 4, 2),
@@ -297,7 +297,7 @@ impl DatabaseHeader {
             return Err(HeaderDamage::FileType { found: file_type });
         }
         let state = get_u32(page, at::STATE);
-        State::from_u32(state).ok_or(HeaderDamage::State { found: state })?;
+        DatabaseState::from_u32(state).ok_or(HeaderDamage::State { found: state })?;
         Ok(DatabaseHeader { bytes: page.to_vec() })
     }
 
@@ -306,9 +306,9 @@ impl DatabaseHeader {
     ///
     /// # Errors
     /// With what is wrong with the header, if the shadow is damaged too.
-    pub fn read(start: &[u8]) -> Result<(Self, Copy), HeaderDamage> {
+    pub fn read(start: &[u8]) -> Result<(Self, HeaderCopy), HeaderDamage> {
         let header = match Self::parse(start) {
-            Ok(header) => return Ok((header, Copy::Header)),
+            Ok(header) => return Ok((header, HeaderCopy::Header)),
             // An intact header of another format is no damage that the shadow could mend.
             Err(format @ HeaderDamage::Format { .. }) => return Err(format),
             Err(damage) => damage,
@@ -319,7 +319,7 @@ impl DatabaseHeader {
             let shadow = Self::parse(start.get(size..)?).ok()?;
             (shadow.page_bytes() == size).then_some(shadow)
         });
-        shadow.map(|shadow| (shadow, Copy::Shadow { header })).ok_or(header)
+        shadow.map(|shadow| (shadow, HeaderCopy::Shadow { header })).ok_or(header)
     }
 
     /// Checks the shadow, `shadow` being its page. A power cut may leave the shadow of the header before this one,
@@ -345,7 +345,7 @@ impl DatabaseHeader {
             return Err(ShadowDamage::Contradicts("its modification counter is the higher one"));
         }
         // The header before that of a closed database is that of a database in use.
-        if shadow.state() == State::Clean && self.state() == State::Clean {
+        if shadow.state() == DatabaseState::Clean && self.state() == DatabaseState::Clean {
             return Err(ShadowDamage::Contradicts("both say that the database was closed, and they differ"));
         }
         Ok(())
@@ -368,9 +368,9 @@ impl DatabaseHeader {
     }
 
     /// State of the database.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> DatabaseState {
         // `parse` and `new` let no other value in.
-        State::from_u32(get_u32(&self.bytes, at::STATE)).unwrap_or(State::Dirty)
+        DatabaseState::from_u32(get_u32(&self.bytes, at::STATE)).unwrap_or(DatabaseState::Dirty)
     }
 
     header_field!(
@@ -454,7 +454,7 @@ impl DatabaseHeader {
 
     /// Attaches the database at `position` of the log stream `log`: it becomes dirty and needs its logs from there on.
     pub fn attach(&mut self, dbid: u32, log: Signature, position: LogPosition, time: LogTime) {
-        put_u32(&mut self.bytes, at::STATE, State::Dirty as u32);
+        put_u32(&mut self.bytes, at::STATE, DatabaseState::Dirty as u32);
         self.set_dbid(dbid);
         self.put(at::LOG_SIGNATURE, &log.to_bytes());
         self.put(at::ATTACH, &position.to_bytes());
@@ -465,7 +465,7 @@ impl DatabaseHeader {
 
     /// Detaches the database: every change up to `position` is in the file, which no longer needs its logs.
     pub fn detach(&mut self, position: LogPosition, time: LogTime) {
-        put_u32(&mut self.bytes, at::STATE, State::Clean as u32);
+        put_u32(&mut self.bytes, at::STATE, DatabaseState::Clean as u32);
         for at in [at::CONSISTENT, at::DETACH] {
             self.put(at, &position.to_bytes());
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use btree::{FilePages, PageView, PagesInUse, Stop};
 use edb::flush_map::ClosedMap;
-use edb::header::{DatabaseHeader, State};
+use edb::header::{DatabaseHeader, DatabaseState};
 use edb::log::Records;
 use edb::page::PageRef;
 use edb::verify::{CutOff, EndSearch, last_page, page_offset};
@@ -193,7 +193,7 @@ impl Trees {
     async fn ask(pieces: &PieceReader<'_>, last: u32) -> Result<Trees> {
         let mut trees = Trees::default();
         match header::read(pieces.file, pieces.page_bytes).await {
-            Ok((header, _)) if header.state() == State::Clean => trees.closed = Some(header),
+            Ok((header, _)) if header.state() == DatabaseState::Clean => trees.closed = Some(header),
             // A header that is not intact is a finding of its own.
             Ok(_) | Err(Error::DamagedFile { .. }) => return Ok(trees),
             Err(error) => return Err(error),

@@ -11,7 +11,7 @@ use std::rc::{Rc, Weak};
 use btree::log_record::{encode_changes, encode_page_image};
 use btree::space;
 use btree::{Descents, LogRecord, MiniTransaction, Pager, PlainCoding, Stop};
-use edb::header::State;
+use edb::header::DatabaseState;
 use world::sync::Notify;
 use world::{LocalFuture, World};
 
@@ -398,7 +398,7 @@ impl RollHook for Core {
                 database
                     .update_header(|header| {
                         // One that has been closed needs no log any more.
-                        if header.state() == State::Dirty && !planted!(NextLogNotNamed) {
+                        if header.state() == DatabaseState::Dirty && !planted!(NextLogNotNamed) {
                             header.set_generations(first, generation, generation);
                         }
                     })

@@ -2,7 +2,7 @@
 //!
 //! Invariant: header and shadow are written one after the other with a sync between: a torn write leaves one of them.
 
-use edb::header::{DatabaseHeader, HeaderDamage, State};
+use edb::header::{DatabaseHeader, DatabaseState, HeaderDamage};
 use results::IoClass;
 use smallvec::smallvec;
 use world::{OpenMode, PageBuf, World};
@@ -18,7 +18,7 @@ use crate::io::{Counters, IoFile};
 pub async fn is_closed(world: &World, path: &str, page_bytes: usize, counters: &Counters) -> Result<bool> {
     let file = IoFile::open(world, path, OpenMode::Read, counters).await?;
     let (header, _) = read(&file, page_bytes).await?;
-    Ok(header.state() != State::Dirty)
+    Ok(header.state() != DatabaseState::Dirty)
 }
 
 /// Reads the header, or the shadow if the header is damaged; returns which copy it was (0 or 1).

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use btree::{LogRecord, Pager, space};
-use edb::header::{DatabaseHeader, State};
+use edb::header::{DatabaseHeader, DatabaseState};
 use world::{SECTOR_BYTES, World};
 
 use crate::cache::{Cache, Scavenger};
@@ -149,7 +149,7 @@ impl Opening {
 
     async fn take_into_use(&self, core: &Core, report: &mut RecoveryReport) -> Result<()> {
         for database in &self.databases {
-            let is_recovered = database.header().await.state() == State::Dirty;
+            let is_recovered = database.header().await.state() == DatabaseState::Dirty;
             let log_end = is_recovered.then(|| core.log.tip());
             let refused = database.flush_map.complete(log_end, database.dbtime.get()).await?;
             report.flush_maps_refused.extend(refused.map(|reason| (database.id, reason)));
@@ -174,7 +174,7 @@ impl Opening {
 
     async fn new_stream(&self) -> Result<Redone> {
         for database in &self.databases {
-            if database.header().await.state() == State::Dirty {
+            if database.header().await.state() == DatabaseState::Dirty {
                 let directory = self.names.directory.clone();
                 return Err(Error::MissingLog {
                     directory,
@@ -214,7 +214,7 @@ impl Opening {
             database.pages.set(pages);
             // A file that was lengthened in vain. The next writing of the header makes the cut durable; till
             // then the next recovery would make it again.
-            let is_recovered = database.header().await.state() == State::Dirty;
+            let is_recovered = database.header().await.state() == DatabaseState::Dirty;
             if is_recovered && database.cut_file(pages).await? {
                 report.branches.count(RecoveryBranch::NewSpaceCleared);
             }
@@ -258,7 +258,7 @@ fn known_pages(pager: &dyn Pager) -> btree::Result<u32> {
 
 async fn attach(core: &Core, database: &Database) -> Result<()> {
     let header = database.header().await;
-    if header.state() == State::Dirty {
+    if header.state() == DatabaseState::Dirty {
         // Recovery has brought it to the end of the log: nothing before the checkpoint is needed any more. The
         // header's sync makes durable, too, what redo has found in the file and not written again.
         let recovered = |header: &mut DatabaseHeader| {

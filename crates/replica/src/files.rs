@@ -15,7 +15,7 @@ use std::rc::Rc;
 use edb::log::{DATA_START, LogNames, SEGMENT_BYTES};
 use edb::page::{PageRef, page_flags};
 use engine::{Instance, InstanceConfig, LogHold, LogPosition, LogStore, LogStretch, Standby};
-use replication::{DiskOp, Found, LogExtent, Meta, PageCopy, PageRequest, Piece, Position, checksum};
+use replication::{DiskOp, Found, LogExtent, LogPiece, Meta, PageCopy, PageRequest, Position, checksum};
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use world::channel::oneshot;
@@ -82,11 +82,11 @@ pub(crate) struct Files {
 /// Next stretch of pages, read ahead from disk before it is requested.
 struct Ahead {
     first: u32,
-    pages: oneshot::Receiver<engine::Result<Stretch>>,
+    pages: oneshot::Receiver<engine::Result<PageBytes>>,
 }
 
 /// Pages with their numbers, and the number of the page to go on with.
-type Stretch = (Vec<(u64, Rc<[u8]>)>, Option<u64>);
+type PageBytes = (Vec<(u64, Rc<[u8]>)>, Option<u64>);
 
 /// Result of a read of pages for another copy.
 pub(crate) struct PagesRead {
@@ -290,7 +290,7 @@ impl Files {
     }
 
     /// Reads log for another copy, as much as fits into one message.
-    pub(crate) async fn read_log(&self, from: Position, until: Position) -> Result<Option<Piece>> {
+    pub(crate) async fn read_log(&self, from: Position, until: Position) -> Result<Option<LogPiece>> {
         let segment = from.offset - from.offset % SEGMENT_BYTES as u32;
         let reach = Position { offset: segment.saturating_add(PIECE_BYTES_MAX), ..from };
         let goes_on = reach.offset < self.config.log_bytes;
@@ -300,7 +300,7 @@ impl Files {
             Mode::Active { instance, .. } => instance.read_log(from, until).await?,
             _ => self.store.read(from, until).await?,
         };
-        Ok(stretch.map(|stretch| Piece {
+        Ok(stretch.map(|stretch| LogPiece {
             from: position(stretch.from),
             checksum: checksum(&stretch.bytes),
             closes: stretch.closes,

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use engine::{CommitGate, Instance, InstanceConfig, LogPosition};
 use futures_util::StreamExt;
 use replication::{
-    Boot, Copy, DatabaseSpec, DiskOp, Effect, Epoch, Event, FromArbiter, HostId, Input, PageCopy,
+    Boot, CopyMachine, DatabaseSpec, DiskOp, Effect, Epoch, Event, FromArbiter, HostId, Input, PageCopy,
     PageRequest, PeerMessage, Position, Report, ToArbiter,
 };
 use world::channel::{UnboundedReceiver, UnboundedSender, oneshot, unbounded};
@@ -50,7 +50,7 @@ pub struct Status {
 }
 
 /// Work on disk and engine, carried out one item after the other.
-enum Job {
+enum DiskJob {
     Disk { ticket: u64, op: DiskOp },
     ReadLog { to: HostId, from: Position, until: Position },
     ReadPages { to: HostId, nonce: u64, request: PageRequest },
@@ -66,9 +66,9 @@ enum Job {
 struct Driver {
     world: World,
     config: ReplicaConfig,
-    machine: RefCell<Copy>,
+    machine: RefCell<CopyMachine>,
     links: Rc<dyn Links>,
-    jobs: UnboundedSender<Job>,
+    jobs: UnboundedSender<DiskJob>,
     /// Whether the checkpoint is being saved.
     saving: Cell<bool>,
     /// Reads of pages under way. A second request for the same pages gets the answer to the first.
@@ -125,7 +125,7 @@ impl Replica {
         let driver = Rc::new(Driver {
             world: world.clone(),
             config,
-            machine: RefCell::new(Copy::new(spec, host, boot, found)),
+            machine: RefCell::new(CopyMachine::new(spec, host, boot, found)),
             links,
             jobs,
             saving: Cell::new(false),
@@ -170,7 +170,7 @@ impl Replica {
     /// `None` if it has stopped. All copies together name each page that changed while they ran.
     pub async fn taken_pages(&self) -> Option<Vec<u32>> {
         let (reply, answer) = oneshot::channel();
-        self.0.enqueue(Job::TakenPages { reply });
+        self.0.enqueue(DiskJob::TakenPages { reply });
         answer.await.ok()
     }
 
@@ -179,7 +179,7 @@ impl Replica {
     pub async fn digests(&self, places: Vec<u32>) -> Option<BTreeMap<u32, u32>> {
         let (reply, answer) = oneshot::channel();
         let until = self.0.world.now() + DIGESTS_WAIT;
-        self.0.enqueue(Job::Digests { places, until, reply });
+        self.0.enqueue(DiskJob::Digests { places, until, reply });
         answer.await.ok()
     }
 
@@ -232,19 +232,19 @@ impl Driver {
             Effect::Disk { ticket, op: DiskOp::WritePages(pages) } if self.mounted.borrow().is_some() => {
                 self.repair(ticket, pages);
             }
-            Effect::Disk { ticket, op } => self.enqueue(Job::Disk { ticket, op }),
-            Effect::ReadLog { to, from, until } => self.enqueue(Job::ReadLog { to, from, until }),
+            Effect::Disk { ticket, op } => self.enqueue(DiskJob::Disk { ticket, op }),
+            Effect::ReadLog { to, from, until } => self.enqueue(DiskJob::ReadLog { to, from, until }),
             Effect::ReadPages { to, nonce, request } => {
                 if self.reading.borrow_mut().insert((to, nonce)) {
-                    self.enqueue(Job::ReadPages { to, nonce, request });
+                    self.enqueue(DiskJob::ReadPages { to, nonce, request });
                 }
             }
-            Effect::ListPages { from } => self.enqueue(Job::ListPages { from }),
-            Effect::Replay { to } => self.enqueue(Job::Replay { to }),
-            Effect::Mount { epoch } => self.enqueue(Job::Mount { epoch }),
+            Effect::ListPages { from } => self.enqueue(DiskJob::ListPages { from }),
+            Effect::Replay { to } => self.enqueue(DiskJob::Replay { to }),
+            Effect::Mount { epoch } => self.enqueue(DiskJob::Mount { epoch }),
             Effect::Dismount => {
                 self.dismounted();
-                self.enqueue(Job::Dismount);
+                self.enqueue(DiskJob::Dismount);
             }
             Effect::Acknowledge { ticket } => {
                 if let Some(waiter) = self.waiting.borrow_mut().remove(&ticket) {
@@ -256,7 +256,7 @@ impl Driver {
         }
     }
 
-    fn enqueue(&self, job: Job) {
+    fn enqueue(&self, job: DiskJob) {
         // After the end no task listens any more.
         let _ = self.jobs.unbounded_send(job);
     }
@@ -273,7 +273,7 @@ impl Driver {
             self.input(Input::Tick);
             if self.world.now() >= save_at && !self.saving.replace(true) {
                 save_at = self.world.now() + self.config.checkpoint_every;
-                self.enqueue(Job::SaveCheckpoint);
+                self.enqueue(DiskJob::SaveCheckpoint);
             }
             self.finish_log().await;
             self.world.sleep(self.config.tick).await;
@@ -290,7 +290,7 @@ impl Driver {
         }
     }
 
-    async fn work(self: Rc<Self>, mut files: Files, mut queue: UnboundedReceiver<Job>) {
+    async fn work(self: Rc<Self>, mut files: Files, mut queue: UnboundedReceiver<DiskJob>) {
         while let Some(job) = queue.next().await {
             if self.stopped.get() {
                 break;
@@ -316,9 +316,9 @@ impl Driver {
         self.stopped.set(true);
     }
 
-    async fn carry_out(self: &Rc<Self>, files: &mut Files, job: Job) -> Result<Option<Input>> {
+    async fn carry_out(self: &Rc<Self>, files: &mut Files, job: DiskJob) -> Result<Option<Input>> {
         Ok(Some(match job {
-            Job::Disk { ticket, op } => {
+            DiskJob::Disk { ticket, op } => {
                 let is_log = matches!(op, DiskOp::Store(_));
                 match files.carry_out(op).await {
                     // It looks at all of a piece before it writes any of it.
@@ -326,11 +326,11 @@ impl Driver {
                     done => done.map(|()| Input::DiskDone { ticket })?,
                 }
             }
-            Job::ReadLog { to, from, until } => {
+            DiskJob::ReadLog { to, from, until } => {
                 let piece = files.read_log(from, until).await?;
                 Input::LogRead { to, piece }
             }
-            Job::ReadPages { to, nonce, request } => {
+            DiskJob::ReadPages { to, nonce, request } => {
                 let read = files.read_pages(&request).await;
                 self.reading.borrow_mut().remove(&(to, nonce));
                 let PagesRead { pages, next, position } = match read {
@@ -343,33 +343,33 @@ impl Driver {
                 };
                 Input::PagesRead { to, nonce, pages, next, position }
             }
-            Job::ListPages { from } => Input::PagesListed { from, pages: files.list_pages(from).await? },
-            Job::Replay { to } => {
+            DiskJob::ListPages { from } => Input::PagesListed { from, pages: files.list_pages(from).await? },
+            DiskJob::Replay { to } => {
                 if !files.replay(to).await? {
-                    self.enqueue(Job::Replay { to });
+                    self.enqueue(DiskJob::Replay { to });
                     return Ok(None);
                 }
                 // Before it counts as replayed: as the active copy it would fail over them.
                 self.name_damage(files);
                 Input::Replayed { to }
             }
-            Job::Mount { epoch } => {
+            DiskJob::Mount { epoch } => {
                 self.mount(files, epoch).await?;
                 return Ok(None);
             }
-            Job::Dismount => {
+            DiskJob::Dismount => {
                 let (end, checkpoint) = files.dismount().await?;
                 Input::Dismounted { end, checkpoint }
             }
-            Job::TakenPages { reply } => {
+            DiskJob::TakenPages { reply } => {
                 // The task that asked may be gone.
                 let _ = reply.send(files.taken_pages());
                 return Ok(None);
             }
-            Job::Digests { places, until, reply } => {
+            DiskJob::Digests { places, until, reply } => {
                 return self.read_digests(files, places, until, reply).await;
             }
-            Job::SaveCheckpoint => {
+            DiskJob::SaveCheckpoint => {
                 self.saving.set(false);
                 let Some(at) = files.save_checkpoint().await? else { return Ok(None) };
                 self.name_damage(files);
@@ -418,7 +418,7 @@ impl Driver {
                     let driver = self.clone();
                     drop(self.world.spawn(async move {
                         driver.world.sleep(driver.config.tick).await;
-                        driver.enqueue(Job::Digests { places, until, reply });
+                        driver.enqueue(DiskJob::Digests { places, until, reply });
                     }));
                 }
                 Ok(Some(Input::PageDamaged { page: pgno + 1 }))

@@ -24,7 +24,7 @@ mod types;
 
 pub use arbiter::selection::{Candidate, candidates, may_activate, rank};
 pub use arbiter::{Arbiter, ArbiterEffect, ArbiterEvent, ArbiterInput, Loss, Record, WhyDismounted};
-pub use copy::{Copy, DiskOp, Effect, Event, Found, Input, LogExtent, Meta, SeedReason, StepDown};
+pub use copy::{CopyMachine, DiskOp, Effect, Event, Found, Input, LogExtent, Meta, SeedReason, StepDown};
 pub use lease::{arbiter_wait_ms, holder_end_ms};
 pub use lineage::Lineage;
 pub use message::{FromArbiter, Health, Life, PageRequest, PeerMessage, Renewal, Report, ToArbiter};
@@ -32,6 +32,6 @@ pub use message::{FromArbiter, Health, Life, PageRequest, PeerMessage, Renewal, 
 pub use planted::Bug;
 pub use planted::Planted;
 pub use types::{
-    ActivationPolicy, Boot, CopySpec, DatabaseId, DatabaseSpec, Dial, Epoch, HostId, PageCopy, Piece,
+    ActivationPolicy, Boot, CopySpec, DatabaseId, DatabaseSpec, Dial, Epoch, HostId, LogPiece, PageCopy,
     Position, SiteId, Timing, checksum,
 };

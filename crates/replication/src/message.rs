@@ -5,7 +5,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use crate::lineage::Lineage;
-use crate::types::{Boot, DatabaseId, Epoch, HostId, PageCopy, Piece, Position};
+use crate::types::{Boot, DatabaseId, Epoch, HostId, LogPiece, PageCopy, Position};
 
 /// Health of a copy: whether other copies can read from it, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -167,7 +167,7 @@ pub enum PeerMessage {
         /// First log generation that the sender still has.
         log_start: u32,
         /// Piece of log; `None` if there is none to send.
-        piece: Option<Piece>,
+        piece: Option<LogPiece>,
     },
     /// Report of a passive copy to the active one about its log.
     Progress {

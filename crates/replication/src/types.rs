@@ -65,7 +65,7 @@ impl fmt::Display for Position {
 
 /// Piece of one log generation, contiguous bytes, on its way to another copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Piece {
+pub struct LogPiece {
     /// Position of the first byte in the log.
     pub from: Position,
     /// Bytes of the log.
@@ -79,7 +79,7 @@ pub struct Piece {
     pub checksum: u32,
 }
 
-impl Piece {
+impl LogPiece {
     /// End of the log once this piece is stored.
     #[must_use]
     pub fn end(&self) -> Position {

@@ -157,17 +157,17 @@ impl Findings {
     }
 }
 
-struct Place {
+struct TestFolder {
     folder: String,
     run: u64,
     template: Rc<TemplateDatabase>,
 }
 
-impl Place {
-    fn new(folder: &str, run: u64, file_bytes: u64) -> Result<Place> {
+impl TestFolder {
+    fn new(folder: &str, run: u64, file_bytes: u64) -> Result<TestFolder> {
         let template =
             TemplateDatabase::of_size(PAGE_BYTES, file_bytes, FREE_PAGES, run, COMPRESSIBILITY_PCT)?;
-        Ok(Place { folder: folder.to_owned(), run, template: Rc::new(template) })
+        Ok(TestFolder { folder: folder.to_owned(), run, template: Rc::new(template) })
     }
 
     fn database(&self) -> String {
@@ -186,8 +186,8 @@ impl Place {
         config
     }
 
-    async fn create(world: &World, folder: &str, file_bytes: u64) -> Result<Place> {
-        let place = Place::new(folder, world.random_u64(), file_bytes)?;
+    async fn create(world: &World, folder: &str, file_bytes: u64) -> Result<TestFolder> {
+        let place = TestFolder::new(folder, world.random_u64(), file_bytes)?;
         world.create_dir(folder).await?;
         // The identity comes first: where it is missing beside the rest, storage has lost it.
         place.write_identity(world, file_bytes).await?;
@@ -216,8 +216,8 @@ impl Place {
         Ok(())
     }
 
-    async fn find(world: &World, folder: &str) -> Result<Place> {
-        match Place::read_identity(world, folder).await? {
+    async fn find(world: &World, folder: &str) -> Result<TestFolder> {
+        match TestFolder::read_identity(world, folder).await? {
             Ok(place) => Ok(place),
             Err(reason) => {
                 let (folder, reason) = (folder.to_owned(), reason.to_owned());
@@ -232,7 +232,7 @@ impl Place {
     }
 
     /// Reads the identity of a run; an error says what is wrong with it.
-    async fn read_identity(world: &World, folder: &str) -> Result<Result<Place, &'static str>> {
+    async fn read_identity(world: &World, folder: &str) -> Result<Result<TestFolder, &'static str>> {
         let path = format!("{folder}/{IDENTITY}");
         if world.entry(&path).await?.is_none() {
             return Ok(Err("is not there"));
@@ -249,7 +249,7 @@ impl Place {
         if bytes[..8] != *HELLO {
             return Ok(Err("is not intact"));
         }
-        match Place::new(folder, word(8), word(16)) {
+        match TestFolder::new(folder, word(8), word(16)) {
             Ok(place) => Ok(Ok(place)),
             // No writer has made a database of such a size.
             Err(CrashTestError::Template(_)) => Ok(Err("is not intact")),
@@ -282,7 +282,7 @@ pub async fn write(
     committed: impl Fn(u64),
 ) -> Result<u64> {
     let listener = world.connect(address).await?;
-    let place = Place::create(world, folder, file_bytes).await?;
+    let place = TestFolder::create(world, folder, file_bytes).await?;
     listener.send([&HELLO[..], &place.run.to_le_bytes()].concat()).await?;
     let (instance, _) = Instance::open(world, &place.config()).await?;
     let (acknowledged, mut queue) = unbounded::<(u32, u64)>();
@@ -419,7 +419,7 @@ async fn more(connection: &Connection, pending: &mut Vec<u8>) -> bool {
 /// A folder that is none of a crash test, or of another run; what no disk that keeps its word can leave behind
 /// ([`CrashTestError::is_loss`]); anything else that keeps recovery from its work.
 pub async fn verify(world: &World, folder: &str, notes: &ListenerNotes) -> Result<Findings> {
-    let place = Place::find(world, folder).await?;
+    let place = TestFolder::find(world, folder).await?;
     if place.run != notes.run {
         return Err(CrashTestError::OtherRun { heard: notes.run, found: place.run });
     }

@@ -14,7 +14,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use btree::{FilePages, PageView, PagesInUse, Stop, ZeroPages, describe_zero_pages};
 use edb::checksum;
 use edb::flush_map::ClosedMap;
-use edb::header::{Copy, DatabaseHeader, HeaderDamage, OtherFile, State};
+use edb::header::{DatabaseHeader, DatabaseState, HeaderCopy, HeaderDamage, OtherFile};
 use edb::page::PageRef;
 use edb::verify::{Counts, CutOff, EndSearch, Finding, check_last_page, check_page, last_page, page_offset};
 use world::TemplatePages;
@@ -92,14 +92,14 @@ impl Opened {
         let page_bytes = header.page_bytes();
         let second = start.get(page_bytes..2 * page_bytes);
         let damaged_header = match from {
-            Copy::Shadow { .. } => Some("header: damaged; the shadow is good".to_owned()),
-            Copy::Header => header
+            HeaderCopy::Shadow { .. } => Some("header: damaged; the shadow is good".to_owned()),
+            HeaderCopy::Header => header
                 .check_shadow(second.unwrap_or_default())
                 .err()
                 .map(|damage| format!("shadow header: {damage}")),
         };
         let has_shadow = second.is_some();
-        let is_closed = header.state() == State::Clean;
+        let is_closed = header.state() == DatabaseState::Clean;
         let mut known = Known::of(file, file_bytes, page_bytes, is_closed).map_err(VerifyError::Read)?;
         // The maps of other programs are of another layout.
         if is_closed && known.template.is_some() {
@@ -111,7 +111,7 @@ impl Opened {
 
     /// Whether the database was not closed, or is in use.
     pub fn is_dirty(&self) -> bool {
-        self.header.state() == State::Dirty
+        self.header.state() == DatabaseState::Dirty
     }
 
     /// Checks every page behind the headers. Calls `found` for each damaged page, and writes each page to `copy`,

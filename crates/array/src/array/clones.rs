@@ -14,7 +14,7 @@ use world::Time;
 
 use super::{Array, Happening, JobId, Kind, NO_DRIVE, RebuildStatus};
 use crate::hardware::Target;
-use crate::space::Piece;
+use crate::space::VolumeRange;
 
 /// State of a clone: being read, or removed.
 pub(super) struct CloneState {
@@ -23,7 +23,7 @@ pub(super) struct CloneState {
     /// Number of chunks that volumes have left since, which the clone holds.
     pub held_chunks: u64,
     /// Chunks still to be read, last one first.
-    left: Vec<Piece>,
+    left: Vec<VolumeRange>,
     total_bytes: u64,
     begun_bytes: u64,
     under_way: u32,
@@ -37,7 +37,7 @@ pub(super) struct CloneState {
 
 impl CloneState {
     /// Creates the state. `left`: chunks to be read, last one first.
-    pub fn new(mark: u32, left: Vec<Piece>, mb_per_s: f64, now_ns: u64) -> CloneState {
+    pub fn new(mark: u32, left: Vec<VolumeRange>, mb_per_s: f64, now_ns: u64) -> CloneState {
         CloneState {
             mark,
             held_chunks: 0,
@@ -82,7 +82,7 @@ impl Array {
         }
         let volumes = self.volumes.iter().filter(|volume| volume.placement.target == Target::Thin { pool });
         let state = &mut self.thin_pools[pool];
-        let mut left: Vec<Piece> = volumes.flat_map(|volume| volume.thin.places(state)).collect();
+        let mut left: Vec<VolumeRange> = volumes.flat_map(|volume| volume.thin.places(state)).collect();
         left.reverse();
         let clone = CloneState::new(state.mark(), left, mb_per_s, self.now_ns);
         state.clones.push(clone);

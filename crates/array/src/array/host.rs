@@ -7,7 +7,7 @@ use super::{Array, Happening, JobId, Kind, NO_DRIVE, NO_PATH};
 use crate::drive::{Command, Op};
 use crate::hardware::{BLOCK_BYTES, Target};
 use crate::links::Way;
-use crate::space::Piece;
+use crate::space::VolumeRange;
 use crate::streams::{Advice, Prefetch};
 
 impl Array {
@@ -37,7 +37,7 @@ impl Array {
                 Target::Group { first_byte, .. } => first_byte,
                 _ => 0,
             };
-            let on_target = |(start, bytes): Piece| {
+            let on_target = |(start, bytes): VolumeRange| {
                 // A volume that is smaller here than in the world begins again at its start.
                 let start = if start < capacity { start } else { start % capacity };
                 (base + start, bytes.min(capacity - start))

@@ -6,7 +6,7 @@ use super::JobId;
 use crate::cache::Destage;
 use crate::raid::Accesses;
 use crate::residency::Swap;
-use crate::space::Pieces;
+use crate::space::VolumeRanges;
 
 /// Event of the array's queue.
 #[derive(Debug, Clone, Copy)]
@@ -157,8 +157,8 @@ pub(super) struct Job {
     pub(super) submitted_ns: u64,
     /// Offset on the volume.
     pub(super) volume_byte: u64,
-    /// Pieces on the target.
-    pub(super) pieces: Pieces,
+    /// Ranges on the target.
+    pub(super) pieces: VolumeRanges,
     pub(super) bytes: u64,
     pub(super) controller: u32,
     pub(super) path: u32,
@@ -183,7 +183,7 @@ impl Job {
             volume: 0,
             submitted_ns: 0,
             volume_byte: 0,
-            pieces: Pieces::new(),
+            pieces: VolumeRanges::new(),
             bytes: 0,
             controller: 0,
             path: 0,

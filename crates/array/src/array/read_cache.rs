@@ -20,7 +20,7 @@ use super::{Array, JobId, Kind};
 use crate::hardware::ReadCache;
 use crate::mix;
 use crate::residency::Residency;
-use crate::space::Piece;
+use crate::space::VolumeRange;
 
 pub(super) struct ReadCacheState {
     residency: Residency,
@@ -63,7 +63,7 @@ pub(super) struct InFront {
 }
 
 /// Part of a range of a group: in the cache, or not.
-struct Part {
+struct CachedPart {
     /// Drive and offset of its block, if the cache holds it.
     flash: Option<(usize, u64)>,
     start: u64,
@@ -72,15 +72,20 @@ struct Part {
 
 impl Array {
     /// Divides a range of a group into blocks in the cache and the parts between them.
-    fn parts_in(&self, InFront { cache, base }: InFront, start: u64, bytes: u64) -> SmallVec<[Part; 2]> {
+    fn parts_in(
+        &self,
+        InFront { cache, base }: InFront,
+        start: u64,
+        bytes: u64,
+    ) -> SmallVec<[CachedPart; 2]> {
         let block_bytes = self.hardware.read_caches[cache].block_bytes;
-        let (mut parts, mut at, end) = (SmallVec::<[Part; 2]>::new(), start, start + bytes);
+        let (mut parts, mut at, end) = (SmallVec::<[CachedPart; 2]>::new(), start, start + bytes);
         while at < end {
             let take = (block_bytes - (base + at) % block_bytes).min(end - at);
             let flash = self.flash_place(cache, base + at);
             match parts.last_mut().filter(|last| last.flash.is_none() && flash.is_none()) {
                 Some(last) => last.bytes += take,
-                None => parts.push(Part { flash, start: at, bytes: take }),
+                None => parts.push(CachedPart { flash, start: at, bytes: take }),
             }
             at += take;
         }
@@ -111,7 +116,7 @@ impl Array {
         }
     }
 
-    fn read_in_front(&mut self, in_front: InFront, id: JobId, group: usize, (start, bytes): Piece) {
+    fn read_in_front(&mut self, in_front: InFront, id: JobId, group: usize, (start, bytes): VolumeRange) {
         let parts = self.parts_in(in_front, start, bytes);
         let state = &mut self.read_caches[in_front.cache];
         if parts.iter().all(|part| part.flash.is_some()) {
@@ -119,7 +124,7 @@ impl Array {
         } else {
             state.misses += 1;
         }
-        for Part { flash, start, bytes } in parts {
+        for CachedPart { flash, start, bytes } in parts {
             match flash {
                 Some((drive, byte)) => self.issue_read(id, (drive, byte, bytes)),
                 None => self.read_drives(id, group, start, bytes, None),

@@ -27,7 +27,7 @@ const PATROL_BYTES: u64 = 1 << 20;
 
 /// Range to be rebuilt or moved.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum WorkRange {
     /// Range of the drive in a lost slot.
     Drive { slot: usize, start: u64, bytes: u64 },
     /// Piece of a pool; its first bytes have been moved already.
@@ -37,7 +37,7 @@ enum Part {
 /// Step in progress: its part, its first byte on the drive, and its end.
 #[derive(Debug, Clone, Copy)]
 struct Step {
-    part: Part,
+    part: WorkRange,
     start: u64,
     end: u64,
 }
@@ -73,7 +73,7 @@ pub(super) struct RebuildState {
     /// Bytes of all parts, and of those that have begun.
     total_bytes: u64,
     begun_bytes: u64,
-    parts: VecDeque<Part>,
+    parts: VecDeque<WorkRange>,
     next_step: u32,
     under_way: BTreeMap<u32, Step>,
     next_step_ns: u64,
@@ -216,7 +216,7 @@ impl Array {
             };
             let total_bytes = moves.len() as u64 * self.piece_bytes(group);
             let state = &mut self.rebuilds[index];
-            state.parts = moves.into_iter().map(|to| Part::Piece { to, into: 0 }).collect();
+            state.parts = moves.into_iter().map(|to| WorkRange::Piece { to, into: 0 }).collect();
             (state.total_bytes, state.without_room) = (total_bytes, without_room > 0);
             return;
         }
@@ -240,7 +240,7 @@ impl Array {
         for (start, end) in ranges {
             let start = start.max(reached);
             if start < end {
-                state.parts.push_back(Part::Drive { slot, start, bytes: end - start });
+                state.parts.push_back(WorkRange::Drive { slot, start, bytes: end - start });
                 state.total_bytes += end - start;
                 reached = end;
             }
@@ -283,15 +283,15 @@ impl Array {
             };
             let mut take = settings.step_bytes.max(4096);
             let start = match part {
-                Part::Drive { slot, start, bytes } => {
+                WorkRange::Drive { slot, start, bytes } => {
                     take = take.min(bytes);
                     if take < bytes {
-                        let rest = Part::Drive { slot, start: start + take, bytes: bytes - take };
+                        let rest = WorkRange::Drive { slot, start: start + take, bytes: bytes - take };
                         state.parts.push_front(rest);
                     }
                     start
                 }
-                Part::Piece { to, into } => {
+                WorkRange::Piece { to, into } => {
                     // The rest of the piece comes when this step is over, so steps under way are of as many pieces.
                     take = take.min(piece_bytes - into);
                     u64::from(to.piece) * piece_bytes + into
@@ -312,18 +312,18 @@ impl Array {
         let Some(Step { part, start, end }) = state.under_way.get(&step).copied() else { return };
         let (raid, take) = (&mut self.groups[state.group], end - start);
         let (slot, reads) = match part {
-            Part::Drive { slot, .. } => (slot, raid.plan_rebuild(slot, start, take)),
-            Part::Piece { to, into } => (to.slot as usize, raid.plan_move(&to, into, take)),
+            WorkRange::Drive { slot, .. } => (slot, raid.plan_rebuild(slot, start, take)),
+            WorkRange::Piece { to, into } => (to.slot as usize, raid.plan_move(&to, into, take)),
         };
         let Ok(reads) = reads else {
             // What cannot be read any more, or has nowhere to go, stays as it is.
             state.under_way.remove(&step);
             match part {
-                Part::Drive { .. } => {
+                WorkRange::Drive { .. } => {
                     state.parts.clear();
                     state.lost_from = Some(state.lost_from.map_or(start, |from| from.min(start)));
                 }
-                Part::Piece { to, .. } => {
+                WorkRange::Piece { to, .. } => {
                     raid.drop_move(&to);
                     if state.purpose != Purpose::Added {
                         match raid.slots[slot] {
@@ -361,15 +361,15 @@ impl Array {
         let group = state.group;
         if let Some(Step { part, start, end }) = state.under_way.remove(&step) {
             match part {
-                Part::Drive { slot, .. } => {
+                WorkRange::Drive { slot, .. } => {
                     let open = state.under_way.values().map(|step| step.start).chain(state.lost_from);
                     let done_to = open.fold(end, u64::min);
                     self.groups[group].slots[slot] = Slot::Rebuilding(done_to);
                 }
-                Part::Piece { to, into } => {
+                WorkRange::Piece { to, into } => {
                     let into = into + (end - start);
                     if into < self.piece_bytes(group) {
-                        self.rebuilds[index].parts.push_front(Part::Piece { to, into });
+                        self.rebuilds[index].parts.push_front(WorkRange::Piece { to, into });
                     } else {
                         self.groups[group].settle_move(&to);
                     }

@@ -11,7 +11,7 @@
 use smallvec::SmallVec;
 use world::Time;
 
-use super::strips::Part;
+use super::strips::StripPart;
 use super::{Array, Kind, RebuildStatus};
 use crate::hardware::StoreNode;
 use crate::mix;
@@ -140,7 +140,7 @@ impl Array {
     }
 
     /// Place of an extent whose copies were on lost drives, if it has been copied since.
-    pub(super) fn recopied_part(&self, store: usize, extent: u64) -> Option<Part> {
+    pub(super) fn recopied_part(&self, store: usize, extent: u64) -> Option<StripPart> {
         let settings = &self.hardware.replicated_stores[store];
         let state = &self.replicated[store];
         if state.recopies.lost.is_empty() {

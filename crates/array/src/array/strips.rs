@@ -20,7 +20,7 @@ use super::{Array, JobId, Kind};
 use crate::mix;
 
 /// Place of a part of a strip: node, drive, offset.
-pub(super) type Part = (usize, (usize, u64));
+pub(super) type StripPart = (usize, (usize, u64));
 
 impl Array {
     /// Whether an extent belongs to a strip.
@@ -31,7 +31,7 @@ impl Array {
     }
 
     /// Other extents and parities of an extent's strip, as far as their drives work.
-    fn strip_of(&self, store: usize, extent: u64) -> (SmallVec<[Part; 4]>, SmallVec<[Part; 2]>) {
+    fn strip_of(&self, store: usize, extent: u64) -> (SmallVec<[StripPart; 4]>, SmallVec<[StripPart; 2]>) {
         let settings = &self.hardware.replicated_stores[store];
         let Some(coding) = settings.erasure_coding else { return Default::default() };
         let home = self.replica_nodes(store, extent)[0];
@@ -79,7 +79,7 @@ impl Array {
         let Some((source, from)) = self.extent_place(store, nodes[0], extent) else { return };
         let copies =
             nodes[1..].iter().filter_map(|node| Some((*node, self.extent_place(store, *node, extent)?)));
-        let copies: SmallVec<[Part; 2]> = copies.collect();
+        let copies: SmallVec<[StripPart; 2]> = copies.collect();
         let (_, parities) = self.strip_of(store, extent);
         let id = self.new_job(Kind::Background);
         self.job(id).bytes = bytes;

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::clones::CloneState;
 use super::{Array, Happening, JobId, Kind};
 use crate::hardware::{Snapshots, Target, ThinPool};
-use crate::space::{Piece, Pieces};
+use crate::space::{VolumeRange, VolumeRanges};
 
 /// Size of an entry in the table of chunks, bytes; it decides only which block of the table a write touches.
 const ENTRY_BYTES: u64 = 16;
@@ -30,7 +30,7 @@ const TABLE_BLOCK_BYTES: u64 = 4096;
 
 /// Run of a volume's adjacent chunks: place of the first, number, and the number of snapshots and clones taken before.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct ChunkRun {
     place: u64,
     count: u64,
     born: u32,
@@ -39,20 +39,20 @@ struct Run {
 /// Map of a volume's chunks, by number of the first chunk of each run.
 #[derive(Default)]
 pub(super) struct ThinMap {
-    runs: BTreeMap<u64, Run>,
+    runs: BTreeMap<u64, ChunkRun>,
 }
 
 impl ThinMap {
     /// Place and age of a chunk, and the number of chunks from it on in its run.
-    fn find(&self, chunk: u64) -> Option<Run> {
+    fn find(&self, chunk: u64) -> Option<ChunkRun> {
         let (first, run) = self.runs.range(..=chunk).next_back()?;
         let into = chunk - first;
-        (into < run.count).then(|| Run { place: run.place + into, count: run.count - into, ..*run })
+        (into < run.count).then(|| ChunkRun { place: run.place + into, count: run.count - into, ..*run })
     }
 
     /// Ranges (first byte, bytes) of all chunks, by address.
-    pub(super) fn places(&self, pool: &ThinState) -> impl Iterator<Item = Piece> {
-        let of_run = |run: &Run| (pool.byte(run.place), run.count * pool.chunk_bytes);
+    pub(super) fn places(&self, pool: &ThinState) -> impl Iterator<Item = VolumeRange> {
+        let of_run = |run: &ChunkRun| (pool.byte(run.place), run.count * pool.chunk_bytes);
         self.runs.values().map(of_run)
     }
 
@@ -61,20 +61,20 @@ impl ThinMap {
         if let Some((first, run)) = self.runs.range(..=chunk).next_back().map(|(first, run)| (*first, *run)) {
             let into = chunk - first;
             if into == run.count && place == run.place + into && born == run.born {
-                self.runs.insert(first, Run { count: run.count + 1, ..run });
+                self.runs.insert(first, ChunkRun { count: run.count + 1, ..run });
                 return;
             }
             if into < run.count {
                 self.runs.remove(&first);
-                let behind = Run { place: run.place + into + 1, count: run.count - into - 1, ..run };
-                for (at, part) in [(first, Run { count: into, ..run }), (chunk + 1, behind)] {
+                let behind = ChunkRun { place: run.place + into + 1, count: run.count - into - 1, ..run };
+                for (at, part) in [(first, ChunkRun { count: into, ..run }), (chunk + 1, behind)] {
                     if part.count > 0 {
                         self.runs.insert(at, part);
                     }
                 }
             }
         }
-        self.runs.insert(chunk, Run { place, count: 1, born });
+        self.runs.insert(chunk, ChunkRun { place, count: 1, born });
     }
 }
 
@@ -258,9 +258,9 @@ impl Array {
     }
 
     /// Places of a range of a volume, without parts that have no chunk.
-    fn chunk_places(&self, volume: usize, pool: usize, (start, bytes): Piece) -> Pieces {
+    fn chunk_places(&self, volume: usize, pool: usize, (start, bytes): VolumeRange) -> VolumeRanges {
         let state = &self.thin_pools[pool];
-        let (mut places, mut at, end) = (Pieces::new(), start, start + bytes);
+        let (mut places, mut at, end) = (VolumeRanges::new(), start, start + bytes);
         while at < end {
             let into = at % state.chunk_bytes;
             match self.volumes[volume].thin.find(at / state.chunk_bytes) {
@@ -299,7 +299,7 @@ impl Array {
         id: JobId,
         volume: usize,
         pool: usize,
-        range: Piece,
+        range: VolumeRange,
         pin: Option<u64>,
     ) {
         let group = self.hardware.thin_pools[pool].group;
@@ -324,9 +324,9 @@ impl Array {
     }
 
     /// Places for a write, with the table of chunks; `None` if the pool is full.
-    fn take_chunks(&mut self, volume: usize, pool: usize, pieces: &Pieces) -> Option<Pieces> {
+    fn take_chunks(&mut self, volume: usize, pool: usize, pieces: &VolumeRanges) -> Option<VolumeRanges> {
         let mut table_block = None;
-        let mut places = Pieces::new();
+        let mut places = VolumeRanges::new();
         for (start, bytes) in pieces {
             let (mut at, end) = (*start, start + bytes);
             while at < end {

@@ -15,16 +15,16 @@ fn file(header: &mut DatabaseHeader) -> Vec<u8> {
 #[test]
 fn attach_makes_dirty_and_detach_leaves_no_trace_of_logs_needed() {
     let mut header = new(32768);
-    assert_eq!((header.state(), header.format()), (State::Clean, (1568, 20)));
+    assert_eq!((header.state(), header.format()), (DatabaseState::Clean, (1568, 20)));
     let (log, time) = (Signature::new(5, LogTime::from_unix_ms(9)), LogTime::from_unix_ms(1_700_000_001_000));
     header.attach(2, log, LogPosition::new(7, 3, 40), time);
     let (read, copy) = DatabaseHeader::read(&file(&mut header)).unwrap();
-    assert_eq!((read.state(), copy), (State::Dirty, Copy::Header));
+    assert_eq!((read.state(), copy), (DatabaseState::Dirty, HeaderCopy::Header));
     assert_eq!((read.generations(), read.log_signature(), read.dbid()), ((7, 7, 7), log, 2));
     header.bytes[680] = 7;
     header.detach(LogPosition::new(8, 1, 40), time);
     let read = DatabaseHeader::parse(header.stamped()).unwrap();
-    assert_eq!((read.state(), read.generations()), (State::Clean, (0, 0, 0)));
+    assert_eq!((read.state(), read.generations()), (DatabaseState::Clean, (0, 0, 0)));
     assert_eq!(LogPosition::get(&read.bytes, at::CONSISTENT), read.detach_position());
     assert!(header.stamped()[668..].iter().all(|&byte| byte == 0));
     assert_eq!(get_u32(header.stamped(), at::FILE_TYPE), 1);
@@ -51,11 +51,11 @@ fn the_shadow_stands_in_for_a_damaged_header_of_any_page_size() {
         bytes[300] ^= 4;
         let (read, copy) = DatabaseHeader::read(&bytes).unwrap();
         assert_eq!(read, header);
-        assert!(matches!(copy, Copy::Shadow { header: HeaderDamage::Checksum { .. } }));
+        assert!(matches!(copy, HeaderCopy::Shadow { header: HeaderDamage::Checksum { .. } }));
         bytes[..page_bytes].fill(0);
         let (read, copy) = DatabaseHeader::read(&bytes).unwrap();
         assert_eq!(read, header);
-        assert_eq!(copy, Copy::Shadow { header: HeaderDamage::Magic { found: 0 } });
+        assert_eq!(copy, HeaderCopy::Shadow { header: HeaderDamage::Magic { found: 0 } });
         bytes[page_bytes + 300] ^= 4;
         assert_eq!(DatabaseHeader::read(&bytes), Err(HeaderDamage::Magic { found: 0 }));
     }
@@ -148,7 +148,7 @@ fn other_files_of_ese_are_known_by_name() {
     assert_eq!(OtherFile::of(&damaged), None);
     let mut header = new(8192);
     assert_eq!(OtherFile::of(header.stamped()), None);
-    put_u32(&mut header.bytes, at::STATE, State::JustCreated as u32);
+    put_u32(&mut header.bytes, at::STATE, DatabaseState::JustCreated as u32);
     assert_eq!(OtherFile::of(header.stamped()), None, "with a checksum it is a database");
     put_u32(&mut header.bytes, 0, 0);
     assert_eq!(OtherFile::of(&header.bytes), Some(OtherFile::TemporaryDatabase));

@@ -2,7 +2,7 @@
 //! tested here.
 
 use edb::checksum::{Verdict, correct};
-use edb::header::{Copy, DatabaseHeader, State};
+use edb::header::{DatabaseHeader, DatabaseState, HeaderCopy};
 use edb::page::{MAX_PAGE_BYTES, PageRef};
 use edb::verify::{Counts, Finding, OwnedStep, check_page, last_owned_page, last_page, page_offset};
 
@@ -19,7 +19,7 @@ fn header_shadow_and_every_page_of_genuine_files_are_good() {
         let (header, copy) = DatabaseHeader::read(&file[..2 * MAX_PAGE_BYTES]).expect(name);
         assert_eq!(
             (copy, header.state(), header.format()),
-            (Copy::Header, State::Clean, (1568, 20)),
+            (HeaderCopy::Header, DatabaseState::Clean, (1568, 20)),
             "{name}"
         );
         let page_bytes = header.page_bytes();

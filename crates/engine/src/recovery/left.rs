@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use btree::LogRecord;
-use edb::header::{DatabaseHeader, State};
+use edb::header::{DatabaseHeader, DatabaseState};
 use edb::log::Records;
 use results::IoClass;
 use world::{OpenMode, World};
@@ -32,7 +32,7 @@ pub(super) struct Closed(BTreeMap<u8, (String, LogPosition)>);
 
 impl Closed {
     fn add(&mut self, db: u8, path: &str, header: &DatabaseHeader, stream: Signature) {
-        if header.state() == State::Clean {
+        if header.state() == DatabaseState::Clean {
             // One that belongs to another stream, or to none, was never closed in this one.
             let is_own = header.log_signature() == stream;
             let closed_at = if is_own { header.detach_position() } else { LogPosition::default() };
@@ -127,7 +127,7 @@ impl Recovery<'_> {
         for database in self.databases {
             let header = database.header().await;
             let left = header.left_position();
-            if header.state() == State::Dirty && end < left {
+            if header.state() == DatabaseState::Dirty && end < left {
                 let directory = self.names.directory.clone();
                 let (generation, segment) = (left.generation(), left.segment());
                 return Err(Error::LogCutOff { directory, generation, segment });

@@ -32,7 +32,7 @@ mod workers;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use edb::header::State;
+use edb::header::DatabaseState;
 use edb::log::LogHeader;
 use results::IoClass;
 use smallvec::smallvec;
@@ -250,7 +250,7 @@ impl Recovery<'_> {
         let (mut participants, mut newest) = (Participants::new(), 0);
         for database in self.databases {
             let header = database.header().await;
-            if header.state() == State::Clean {
+            if header.state() == DatabaseState::Clean {
                 continue;
             }
             if header.log_signature() != last.signature {

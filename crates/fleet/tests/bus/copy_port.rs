@@ -12,7 +12,7 @@ use fleet::credentials::{Credentials, HostCertificate, certified_name, make};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use replica::wire::{Message, VERSION, frame};
 use replica::{Guard, Network};
-use replication::{DatabaseId, Epoch, HostId, Lineage, PeerMessage, Piece, Position, checksum};
+use replication::{DatabaseId, Epoch, HostId, Lineage, LogPiece, PeerMessage, Position, checksum};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use world::sim::{SimConfig, Simulation};
@@ -59,7 +59,7 @@ fn addresses() -> BTreeMap<HostId, String> {
 fn big() -> Message {
     let bytes: Rc<[u8]> = (0..3_000_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let from = Position { generation: 3, offset: 4096 };
-    let piece = Piece { from, checksum: checksum(&bytes), bytes, closes: false, signature: 7 };
+    let piece = LogPiece { from, checksum: checksum(&bytes), bytes, closes: false, signature: 7 };
     let message = PeerMessage::Ship {
         epoch: Epoch(2),
         lineage: Lineage::first(),

@@ -36,7 +36,7 @@ fn a_digest_is_of_what_the_page_says_and_not_of_how_often_it_was_written() {
 }
 
 /// Encodes a message as a frame and parses it again, as the receiver would.
-fn sent(piece: Piece) -> Piece {
+fn sent(piece: LogPiece) -> LogPiece {
     let lineage = replication::Lineage::first();
     let (epoch, end, log_start) = (replication::Epoch(1), piece.end(), 1);
     let message = replication::PeerMessage::Ship { epoch, lineage, end, log_start, piece: Some(piece) };

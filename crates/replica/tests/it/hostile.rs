@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use replica::Network;
 use replica::wire::{FRAME_BYTES_MAX, Frames, Message, VERSION, frame, parse};
-use replication::{DatabaseId, HostId, PeerMessage, Piece, Position, checksum};
+use replication::{DatabaseId, HostId, LogPiece, PeerMessage, Position, checksum};
 use world::real::{RealConfig, run};
 use world::sim::{SimConfig, Simulation};
 use world::{Duration, World};
@@ -14,7 +14,7 @@ use world::{Duration, World};
 fn messages() -> Vec<Message> {
     let bytes: Rc<[u8]> = (0..5000u32).map(|n| n as u8).collect();
     let from = Position { generation: 3, offset: 4096 };
-    let piece = Piece { from, checksum: checksum(&bytes), bytes, closes: false, signature: 7 };
+    let piece = LogPiece { from, checksum: checksum(&bytes), bytes, closes: false, signature: 7 };
     let ship = PeerMessage::Ship {
         epoch: replication::Epoch(2),
         lineage: replication::Lineage::first().continued(replication::Epoch(2), from),

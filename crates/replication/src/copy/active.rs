@@ -8,10 +8,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Copy, Effect, Event, Role, StepDown};
+use super::{CopyMachine, Effect, Event, Role, StepDown};
 use crate::message::{Life, PageRequest, PeerMessage, Renewal, ToArbiter};
 use crate::planted::Bug;
-use crate::types::{Dial, Epoch, HostId, PageCopy, Piece, Position};
+use crate::types::{Dial, Epoch, HostId, LogPiece, PageCopy, Position};
 
 /// Largest number of unacknowledged log generations on their way to one passive copy.
 const WINDOW_GENERATIONS: u32 = 4;
@@ -122,7 +122,7 @@ impl Active {
     }
 }
 
-impl Copy {
+impl CopyMachine {
     #[allow(clippy::too_many_arguments, reason = "the fields of one message")]
     pub(super) fn on_granted(
         &mut self,
@@ -407,7 +407,7 @@ impl Copy {
     }
 
     /// Notes that a piece of log was read and is about to be sent. Returns whether the receiver still needs it.
-    pub(super) fn note_log_read(&mut self, now_ms: u64, to: HostId, piece: Option<&Piece>) -> bool {
+    pub(super) fn note_log_read(&mut self, now_ms: u64, to: HostId, piece: Option<&LogPiece>) -> bool {
         let Role::Active(active) = &mut self.role else { return false };
         let Some(peer) = active.peers.get_mut(&to) else { return false };
         peer.reading = false;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::lineage::Lineage;
 use crate::message::{FromArbiter, PageRequest, PeerMessage, ToArbiter};
-use crate::types::{Epoch, HostId, PageCopy, Piece, Position};
+use crate::types::{Epoch, HostId, LogPiece, PageCopy, Position};
 
 /// Durable record of a copy, beside its log and its pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub enum DiskOp {
     /// Save the copy's record.
     Save(Meta),
     /// Append a piece to the log.
-    Store(Piece),
+    Store(LogPiece),
     /// Cut the log at `to` and discard unwritten pages. Replay starts again at the checkpoint, or at `to` if that is
     /// earlier.
     Cut {
@@ -221,7 +221,7 @@ pub enum Input {
         /// Host for which the log was read, from the effect.
         to: HostId,
         /// Log that was read; `None` if the copy does not have it any more.
-        piece: Option<Piece>,
+        piece: Option<LogPiece>,
     },
     /// Answer to [`Effect::ReadPages`].
     PagesRead {

@@ -53,7 +53,7 @@ enum Pending {
 }
 
 /// State machine of one copy of a database on one host.
-pub struct Copy {
+pub struct CopyMachine {
     spec: Rc<DatabaseSpec>,
     host: HostId,
     boot: Boot,
@@ -87,7 +87,7 @@ pub struct Copy {
     reported_ms: Option<u64>,
 }
 
-impl Copy {
+impl CopyMachine {
     /// Creates the state machine of the copy of `spec` on `host` from what was found on disk.
     ///
     /// # Panics
@@ -96,7 +96,7 @@ impl Copy {
     pub fn new(spec: Rc<DatabaseSpec>, host: HostId, boot: Boot, found: Found) -> Self {
         assert!(spec.copy_on(host).is_some(), "{:?} has no copy on {host:?}", spec.id);
         let accepted = found.log.map_or(Position::START, |log| log.end);
-        Copy {
+        CopyMachine {
             spec,
             host,
             boot,

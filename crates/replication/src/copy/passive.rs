@@ -3,12 +3,12 @@
 use std::collections::btree_map::Entry;
 
 use super::active::Progress;
-use super::{Copy, Effect, Event, Health, Pending, Role, SeedReason};
+use super::{CopyMachine, Effect, Event, Health, Pending, Role, SeedReason};
 use crate::copy::DiskOp;
 use crate::lineage::Lineage;
 use crate::message::{PageRequest, PeerMessage, ToArbiter};
 use crate::planted::Bug;
-use crate::types::{Epoch, HostId, Piece, Position, checksum};
+use crate::types::{Epoch, HostId, LogPiece, Position, checksum};
 
 /// Host from which the copy takes log, once its log is known to continue the log here.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ impl Offer {
     }
 }
 
-impl Copy {
+impl CopyMachine {
     pub(super) fn on_peer(&mut self, now_ms: u64, from: HostId, message: PeerMessage, out: &mut Vec<Effect>) {
         if self.spec.copy_on(from).is_none() || from == self.host {
             return;
@@ -95,7 +95,7 @@ impl Copy {
         }
     }
 
-    fn on_ship(&mut self, now_ms: u64, offer: &Offer, piece: Option<Piece>, out: &mut Vec<Effect>) {
+    fn on_ship(&mut self, now_ms: u64, offer: &Offer, piece: Option<LogPiece>, out: &mut Vec<Effect>) {
         if offer.epoch < self.meta.promised && !self.spec.has(Bug::StaleEpochAccepted) {
             out.push(Effect::Event(Event::StaleEpochRefused));
             out.push(Effect::ToPeer(offer.source, PeerMessage::Rejected { promised: self.meta.promised }));
@@ -201,7 +201,7 @@ impl Copy {
     }
 
     /// Inspects a piece and stores it if it is the next one.
-    fn take(&mut self, now_ms: u64, piece: Piece, source: HostId, out: &mut Vec<Effect>) {
+    fn take(&mut self, now_ms: u64, piece: LogPiece, source: HostId, out: &mut Vec<Effect>) {
         if piece.signature != self.spec.signature {
             out.push(Effect::Event(Event::ForeignPieceRefused { from: source }));
             return;
@@ -327,7 +327,7 @@ impl Copy {
         &mut self,
         now_ms: u64,
         to: HostId,
-        piece: Option<Piece>,
+        piece: Option<LogPiece>,
         out: &mut Vec<Effect>,
     ) {
         let (end, log_start) = (self.end(), self.log.map_or(1, |log| log.start));

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use super::{Copy, DiskOp, Effect, Event, LogExtent, Pending, Role, SeedReason};
+use super::{CopyMachine, DiskOp, Effect, Event, LogExtent, Pending, Role, SeedReason};
 use crate::lineage::Lineage;
 use crate::message::{Life, PageRequest, PeerMessage};
 use crate::planted::Bug;
@@ -27,7 +27,7 @@ pub(super) enum Settling {
     Cutting,
 }
 
-impl Copy {
+impl CopyMachine {
     /// Resolves the fork between the log here and the active copy's log.
     pub(super) fn settle(&mut self, fork: Position, active_log_start: u32, out: &mut Vec<Effect>) {
         let Some(log) = self.log else { return };

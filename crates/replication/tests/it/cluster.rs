@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use replication::{
-    Arbiter, ArbiterEffect, ArbiterEvent, ArbiterInput, Boot, Copy, DatabaseId, DatabaseSpec, Effect, Epoch,
-    Event, FromArbiter, HostId, Input, PeerMessage, Position, Record as ArbiterRecord, SiteId, ToArbiter,
+    Arbiter, ArbiterEffect, ArbiterEvent, ArbiterInput, Boot, CopyMachine, DatabaseId, DatabaseSpec, Effect,
+    Epoch, Event, FromArbiter, HostId, Input, PeerMessage, Position, Record as ArbiterRecord, SiteId,
+    ToArbiter,
 };
 
 use crate::faults::{Clock, Fault, MS, Party, Random};
@@ -53,7 +54,7 @@ enum Local {
 type CopyName = (HostId, DatabaseId);
 
 struct Node {
-    machine: Copy,
+    machine: CopyMachine,
     engine: Engine,
     /// Tells what was begun before a restart from what was begun after it.
     life: u64,
@@ -292,7 +293,7 @@ impl Cluster {
         let life = self.next_life;
         let spec = self.specs[&database].clone();
         let state = self.hosts.get_mut(&host).expect("known");
-        let machine = Copy::new(spec, host, Boot(state.boot), disk.found());
+        let machine = CopyMachine::new(spec, host, Boot(state.boot), disk.found());
         state.nodes.insert(database, Node { machine, engine: Engine::new(disk), life });
     }
 

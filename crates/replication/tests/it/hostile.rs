@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use replication::{
-    Arbiter, ArbiterInput, Boot, Copy, Dial, Effect, Epoch, FromArbiter, Health, HostId, Input, Life,
-    Lineage, PageCopy, PageRequest, PeerMessage, Piece, Position, Record, Renewal, Report, ToArbiter,
+    Arbiter, ArbiterInput, Boot, CopyMachine, Dial, Effect, Epoch, FromArbiter, Health, HostId, Input, Life,
+    Lineage, LogPiece, PageCopy, PageRequest, PeerMessage, Position, Record, Renewal, Report, ToArbiter,
 };
 
 use crate::faults::Random;
@@ -43,11 +43,11 @@ impl Hostile {
         }
     }
 
-    fn piece(&mut self) -> Piece {
+    fn piece(&mut self) -> LogPiece {
         let bytes: Rc<[u8]> = vec![0; self.0.below(9) as usize].into();
         let checksum = if self.0.chance(800) { replication::checksum(&bytes) } else { self.number() };
         let signature = single_database(Dial::Lossless).signature;
-        Piece { from: self.position(), bytes, closes: self.0.chance(300), signature, checksum }
+        LogPiece { from: self.position(), bytes, closes: self.0.chance(300), signature, checksum }
     }
 
     fn life(&mut self) -> Life {
@@ -151,7 +151,7 @@ fn a_copy_survives_hostile_peers_and_does_not_mount_on_their_word() {
     for seed in 0..20 {
         let spec = Rc::new(single_database(Dial::Lossless));
         let mut hostile = Hostile(Random::new(seed));
-        let mut copy = Copy::new(spec, HostId(0), Boot(1), Disk::first().found());
+        let mut copy = CopyMachine::new(spec, HostId(0), Boot(1), Disk::first().found());
         let mut effects = Vec::new();
         for number in 0..MESSAGES / 20 {
             let from = HostId(hostile.0.below(4) as u16);
@@ -173,7 +173,7 @@ fn an_active_copy_survives_hostile_peers() {
     for seed in 0..20 {
         let spec = Rc::new(single_database(Dial::Lossless));
         let mut hostile = Hostile(Random::new(seed));
-        let mut copy = Copy::new(spec.clone(), HostId(0), Boot(1), Disk::first().found());
+        let mut copy = CopyMachine::new(spec.clone(), HostId(0), Boot(1), Disk::first().found());
         let mut effects = Vec::new();
         let grant = FromArbiter::Granted {
             epoch: Epoch(1),

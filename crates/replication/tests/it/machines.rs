@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use replication::{
-    Arbiter, ArbiterEffect, ArbiterEvent, ArbiterInput, Boot, Copy, DatabaseSpec, Dial, DiskOp, Effect,
-    Epoch, Event, Found, FromArbiter, Health, HostId, Input, Lineage, LogExtent, Meta, PageCopy, PageRequest,
-    PeerMessage, Position, Record, Report, ToArbiter,
+    Arbiter, ArbiterEffect, ArbiterEvent, ArbiterInput, Boot, CopyMachine, DatabaseSpec, Dial, DiskOp,
+    Effect, Epoch, Event, Found, FromArbiter, Health, HostId, Input, Lineage, LogExtent, Meta, PageCopy,
+    PageRequest, PeerMessage, Position, Record, Report, ToArbiter,
 };
 
 use crate::random::single_database;
@@ -66,7 +66,7 @@ fn an_election_comes_to_the_third_candidate_when_two_cannot_fetch_what_it_holds(
 
 /// A passive copy that follows [`ACTIVE`] and whose disk waits to be told that it is done.
 struct Passive {
-    copy: Copy,
+    copy: CopyMachine,
     effects: Vec<Effect>,
     now_ms: u64,
 }
@@ -76,7 +76,7 @@ impl Passive {
         let spec = Rc::new(single_database(Dial::Lossless));
         let log = Some(LogExtent { start: 1, end: Position::START });
         let found = Found { meta: Meta::first(), log, checkpoint: Position::START };
-        let copy = Copy::new(spec, HostId(1), Boot(1), found);
+        let copy = CopyMachine::new(spec, HostId(1), Boot(1), found);
         let mut passive = Passive { copy, effects: Vec::new(), now_ms: 0 };
         passive.input(Input::FromArbiter(FromArbiter::Fence { epoch: EPOCH }));
         passive.finish_disk();
@@ -238,7 +238,7 @@ fn log_that_the_disk_refuses_counts_as_never_come_and_may_come_again() {
     let mut passive = Passive::new();
     let bytes: std::rc::Rc<[u8]> = vec![0; 8].into();
     let lineage = Lineage::first().continued(EPOCH, Position::START);
-    let piece = replication::Piece {
+    let piece = replication::LogPiece {
         from: Position::START,
         checksum: replication::checksum(&bytes),
         bytes,

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use replication::{DiskOp, Found, LogExtent, Meta, PageCopy, PageRequest, Piece, Position, checksum};
+use replication::{DiskOp, Found, LogExtent, LogPiece, Meta, PageCopy, PageRequest, Position, checksum};
 
 pub const PAGES: u32 = 12;
 const RECORD_BYTES: u32 = 8;
@@ -281,7 +281,7 @@ impl Engine {
         Ok(())
     }
 
-    pub fn read_log(&self, from: Position, until: Position, signature: u64) -> Option<Piece> {
+    pub fn read_log(&self, from: Position, until: Position, signature: u64) -> Option<LogPiece> {
         let file = self.disk.log.get(&from.generation)?;
         let has_next = self.disk.log.contains_key(&(from.generation + 1));
         let limit = if until.generation > from.generation { file.len() as u32 } else { until.offset };
@@ -292,7 +292,7 @@ impl Engine {
         }
         let bytes: Rc<[u8]> = file[from.offset as usize..limit as usize].into();
         let checksum = checksum(&bytes);
-        Some(Piece { from, bytes, closes, signature, checksum })
+        Some(LogPiece { from, bytes, closes, signature, checksum })
     }
 
     /// Writes changed pages; returns the new checkpoint if all are written.

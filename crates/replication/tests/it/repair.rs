@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use replication::{
-    Boot, Copy, Dial, DiskOp, Effect, Epoch, Event, Found, FromArbiter, HostId, Input, Life, LogExtent, Meta,
-    PageCopy, PeerMessage, Position,
+    Boot, CopyMachine, Dial, DiskOp, Effect, Epoch, Event, Found, FromArbiter, HostId, Input, Life,
+    LogExtent, Meta, PageCopy, PeerMessage, Position,
 };
 
 use crate::random::single_database;
@@ -14,7 +14,7 @@ const PAGE: u32 = 3;
 
 /// An active copy on host 0, with passive copies on hosts 1 and 2 that have replayed all of its log.
 struct Active {
-    copy: Copy,
+    copy: CopyMachine,
     effects: Vec<Effect>,
     now_ms: u64,
 }
@@ -24,8 +24,11 @@ impl Active {
         let spec = Rc::new(single_database(Dial::Lossless));
         let log = Some(LogExtent { start: 1, end: Position::START });
         let found = Found { meta: Meta::first(), log, checkpoint: Position::START };
-        let mut active =
-            Active { copy: Copy::new(spec, HostId(0), Boot(1), found), effects: Vec::new(), now_ms: 0 };
+        let mut active = Active {
+            copy: CopyMachine::new(spec, HostId(0), Boot(1), found),
+            effects: Vec::new(),
+            now_ms: 0,
+        };
         active.input(Input::FromArbiter(FromArbiter::Fence { epoch: EPOCH }));
         active.input(Input::FromArbiter(FromArbiter::Activate { epoch: EPOCH }));
         while let Some(ticket) = active.next_disk() {

@@ -6,9 +6,9 @@ use edb::page::{PageRef, node_flags};
 
 use super::patch::equal_bytes;
 use super::tags::{TAG_BYTES, Tag, Tags};
-use super::{DatabaseCodec, Piece};
+use super::{CodedPiece, DatabaseCodec};
 use crate::schema::{Entry, Tree};
-use crate::template::layout::Place;
+use crate::template::layout::PageRole;
 
 pub(super) struct Finder<'a> {
     codec: &'a DatabaseCodec,
@@ -31,8 +31,8 @@ impl<'a> Finder<'a> {
 
     /// Pieces that describe this page, in tag order, and the byte ranges in which it equals the template, ascending,
     /// between header and tags.
-    pub fn pieces(&self) -> (Vec<Piece>, Vec<Range<usize>>) {
-        let (mut pieces, mut settled): (Vec<Piece>, Vec<Range<usize>>) = Default::default();
+    pub fn pieces(&self) -> (Vec<CodedPiece>, Vec<Range<usize>>) {
+        let (mut pieces, mut settled): (Vec<CodedPiece>, Vec<Range<usize>>) = Default::default();
         let settled_max = self.page.len() - TAG_BYTES * self.tags.len();
         let mut expected = None;
         let mut index = 0;
@@ -55,9 +55,9 @@ impl<'a> Finder<'a> {
                     }
                     let version = entry.version().unwrap_or(0);
                     expected = self.codec.successor(entry, version);
-                    Piece::Entries { first: entry, version, count: 1, flags, at: tag.start }
+                    CodedPiece::Entries { first: entry, version, count: 1, flags, at: tag.start }
                 }
-                (None, None) => Piece::Raw { tag },
+                (None, None) => CodedPiece::Raw { tag },
             };
             index += piece.count();
             pieces.push(piece);
@@ -68,13 +68,15 @@ impl<'a> Finder<'a> {
     /// Extends a run of entries by one if this entry is the expected next one.
     fn extend(
         &self,
-        last: Option<&mut Piece>,
+        last: Option<&mut CodedPiece>,
         index: usize,
         entry: Entry,
         flags: u8,
         expected: &mut Option<Entry>,
     ) -> bool {
-        let Some(Piece::Entries { first, version, count, flags: run_flags, .. }) = last else { return false };
+        let Some(CodedPiece::Entries { first, version, count, flags: run_flags, .. }) = last else {
+            return false;
+        };
         let Some((before, tag)) = self.tags.get(index - 1).zip(self.tags.get(index)) else { return false };
         if *run_flags != flags || before.start + before.len != tag.start {
             return false;
@@ -112,13 +114,13 @@ impl<'a> Finder<'a> {
         tag: Tag,
         entry: Option<(Entry, u8)>,
         in_place: &mut usize,
-    ) -> Option<(Piece, Range<usize>)> {
+    ) -> Option<(CodedPiece, Range<usize>)> {
         let run = |from: usize| {
             let (count, bytes) = self.equal_nodes(index, from);
             let is_moved =
                 self.template_tags.get(from).is_none_or(|template_tag| template_tag.start != tag.start);
             let equal = tag.start..tag.start + if is_moved { 0 } else { bytes };
-            (count > 0).then_some((Piece::Template { from, count, at: tag.start }, equal))
+            (count > 0).then_some((CodedPiece::Template { from, count, at: tag.start }, equal))
         };
         // Where an entry is on the template page is known; other nodes are looked for at their place.
         if let Some(from) = entry.and_then(|(entry, _)| self.template_index(entry)) {
@@ -136,7 +138,7 @@ impl<'a> Finder<'a> {
             };
         }
         let found = run(*in_place).or_else(|| run(*in_place + 1));
-        if let Some((Piece::Template { from, count, .. }, _)) = found {
+        if let Some((CodedPiece::Template { from, count, .. }, _)) = found {
             *in_place = from + count;
         }
         found
@@ -144,7 +146,7 @@ impl<'a> Finder<'a> {
 
     /// Index of an entry's tag on the template page; `None` if the entry is not on it.
     fn template_index(&self, entry: Entry) -> Option<usize> {
-        let Place::Tree { run, level: 0, ordinal } = self.codec.template.layout().place(self.pgno) else {
+        let PageRole::Tree { run, level: 0, ordinal } = self.codec.template.layout().place(self.pgno) else {
             return None;
         };
         if run.tree != entry.tree() {

@@ -9,7 +9,7 @@
 //! 2. `decode` of anything that is no encoding gives `None`, or some page, and never panics.
 //! 3. The encoding depends on the shape alone, so any program that knows the shape can decode a log.
 //!
-//! Format: a kind byte. 0: the template page as it is. 1: a flag byte, nodes in tag order (see `Piece`),
+//! Format: a kind byte. 0: the template page as it is. 1: a flag byte, nodes in tag order (see `CodedPiece`),
 //! patches. 2: patches on a page of zeros. 3: the template page and what was changed on it, edit by edit (see
 //! `template::edits`).
 //!
@@ -60,7 +60,7 @@ struct Scratch {
 
 /// Run of nodes whose bytes are known, as a part of an encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Piece {
+enum CodedPiece {
     /// `count` nodes of the template page from tag `from` on, at the same distances, the first at `at`.
     Template { from: usize, count: usize, at: usize },
     /// `count` entries, each following the last, from `first` on, all with these flags, side by side from `at` on.
@@ -223,7 +223,7 @@ impl DatabaseCodec {
                 for _ in 0..take_int(&mut rest)? {
                     let piece = painter.take_piece(&mut rest)?;
                     painter.paint(piece)?;
-                    if let Piece::Raw { tag } = piece {
+                    if let CodedPiece::Raw { tag } = piece {
                         let (bytes, after) = rest.split_at_checked(tag.len)?;
                         painter.page[tag.body()].copy_from_slice(bytes);
                         rest = after;
@@ -267,7 +267,7 @@ impl DatabaseCodec {
         for piece in pieces {
             painter.put_piece(piece, out);
             painter.paint(piece)?;
-            if let Piece::Raw { tag } = piece {
+            if let CodedPiece::Raw { tag } = piece {
                 out.extend_from_slice(&page[tag.body()]);
                 painter.page[tag.body()].copy_from_slice(&page[tag.body()]);
             }
@@ -336,12 +336,12 @@ fn has_valid_checksum(page: &[u8], pgno: u32) -> bool {
         && checksum_places(page).zip(sums).all(|((_, stored), sum)| stored == sum)
 }
 
-impl Piece {
+impl CodedPiece {
     /// Number of nodes that the piece describes.
     fn count(&self) -> usize {
         match self {
-            Piece::Template { count, .. } | Piece::Entries { count, .. } => *count,
-            Piece::Raw { .. } => 1,
+            CodedPiece::Template { count, .. } | CodedPiece::Entries { count, .. } => *count,
+            CodedPiece::Raw { .. } => 1,
         }
     }
 }
@@ -423,9 +423,9 @@ impl<'a> Painter<'a> {
         self.page.get_mut(range)
     }
 
-    fn paint(&mut self, piece: Piece) -> Option<()> {
+    fn paint(&mut self, piece: CodedPiece) -> Option<()> {
         match piece {
-            Piece::Template { from, count, at } => {
+            CodedPiece::Template { from, count, at } => {
                 let first = self.template_tags.get(from)?;
                 if first.start == at {
                     return self.add_template_tags(from, count);
@@ -439,7 +439,7 @@ impl<'a> Painter<'a> {
                     self.add_tag(moved)?;
                 }
             }
-            Piece::Entries { first, version, count, flags, at } => {
+            CodedPiece::Entries { first, version, count, flags, at } => {
                 let prefix = self.prefix();
                 let (mut entry, mut at) = (first, at);
                 for left in (0..count).rev() {
@@ -451,7 +451,7 @@ impl<'a> Painter<'a> {
                     }
                 }
             }
-            Piece::Raw { tag } => {
+            CodedPiece::Raw { tag } => {
                 self.canvas(tag.body())?;
                 self.add_tag(tag)?;
             }
@@ -485,19 +485,21 @@ impl<'a> Painter<'a> {
     }
 
     /// Encodes a piece. Places are stored as distances from the end of the last piece.
-    fn put_piece(&self, piece: Piece, out: &mut Vec<u8>) {
+    fn put_piece(&self, piece: CodedPiece, out: &mut Vec<u8>) {
         let place = |at: usize| zigzag(at as i64 - self.end as i64);
         let numbers: &[u64] = match piece {
-            Piece::Template { from, count, at }
+            CodedPiece::Template { from, count, at }
                 if self.template_tags.get(from).is_some_and(|tag| tag.start == at) =>
             {
                 &[op::IMAGE_IN_PLACE, from as u64, count as u64]
             }
-            Piece::Template { from, count, at } => &[op::IMAGE_MOVED, place(at), from as u64, count as u64],
-            Piece::Raw { tag } => {
+            CodedPiece::Template { from, count, at } => {
+                &[op::IMAGE_MOVED, place(at), from as u64, count as u64]
+            }
+            CodedPiece::Raw { tag } => {
                 &[op::RAW, place(tag.start), tag.len as u64, u64::from(tag.extra.rotate_left(3))]
             }
-            Piece::Entries { first, version, count, flags, at } => {
+            CodedPiece::Entries { first, version, count, flags, at } => {
                 let (kind, id) = (first.kind() as u64, u64::from(first.id()));
                 &[op::ENTRIES + kind, place(at), id, u64::from(version), count as u64, u64::from(flags)]
             }
@@ -506,26 +508,26 @@ impl<'a> Painter<'a> {
     }
 
     /// Decodes a piece, without the bytes of a raw node.
-    fn take_piece(&self, from: &mut &[u8]) -> Option<Piece> {
+    fn take_piece(&self, from: &mut &[u8]) -> Option<CodedPiece> {
         let op = take_int(from)?;
         let mut size = || usize::try_from(take_int(from)?).ok();
         if op == op::IMAGE_IN_PLACE {
             let (from, count) = (size()?, size()?);
-            return Some(Piece::Template { from, count, at: self.template_tags.get(from)?.start });
+            return Some(CodedPiece::Template { from, count, at: self.template_tags.get(from)?.start });
         }
         let at = usize::try_from(self.end as i64 + unzigzag(size()? as u64) % (1 << 32)).ok()?;
         match op {
-            op::IMAGE_MOVED => Some(Piece::Template { from: size()?, count: size()?, at }),
+            op::IMAGE_MOVED => Some(CodedPiece::Template { from: size()?, count: size()?, at }),
             op::RAW => {
                 let (len, extra) = (size()?, u32::try_from(size()?).ok()?.rotate_right(3));
-                (len <= self.page.len()).then_some(Piece::Raw { tag: Tag { start: at, len, extra } })
+                (len <= self.page.len()).then_some(CodedPiece::Raw { tag: Tag { start: at, len, extra } })
             }
             _ => {
                 let id = u32::try_from(size()?).ok().filter(|id| *id > 0)?;
                 let version = u32::try_from(size()?).ok().filter(|version| *version <= VERSION_MAX)?;
                 let first = Entry::of_kind(usize::try_from(op - op::ENTRIES).ok()?, id, version)?;
                 let (count, flags) = (size()?, u8::try_from(size()?).ok().filter(|flags| *flags < 8)?);
-                Some(Piece::Entries { first, version, count, flags, at })
+                Some(CodedPiece::Entries { first, version, count, flags, at })
             }
         }
     }

@@ -92,7 +92,7 @@ fn pages_that_have_become_zero_are_lost() {
     let (world, sim, notes) = commits_in(FOLDER, false);
     sim.run_until(async {
         assert!(verify(&world, FOLDER, &notes).await.unwrap().is_kept());
-        let place = Place::find(&world, FOLDER).await.unwrap();
+        let place = TestFolder::find(&world, FOLDER).await.unwrap();
         let leaves = place.template.layout().run(Tree::Bodies).unwrap().levels[0];
         let file = world.open(&place.database(), OpenMode::ReadWrite).await.unwrap();
         let free = place.template.layout().first_free();
@@ -111,7 +111,7 @@ fn pages_that_have_become_zero_are_lost() {
 fn a_database_that_is_cut_off_is_not_kept() {
     let (world, sim, notes) = commits_in(FOLDER, false);
     sim.run_until(async {
-        let place = Place::find(&world, FOLDER).await.unwrap();
+        let place = TestFolder::find(&world, FOLDER).await.unwrap();
         let file = world.open(&place.database(), OpenMode::ReadWrite).await.unwrap();
         let pages = file.size().await.unwrap() / u64::from(PAGE_BYTES) - 2;
         file.set_size(page_at(pages as u32 / 2 + 1)).await.unwrap();

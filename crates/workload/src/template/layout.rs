@@ -56,22 +56,22 @@ impl Level {
 
 /// Pages of one large tree below its root.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub struct TreePages {
     /// Name of the tree.
     pub tree: Tree,
     /// Levels of the tree; 0 is the leaves.
     pub levels: Vec<Level>,
 }
 
-impl Run {
-    fn new(tree: Tree, page_bytes: usize, entries: u64, first: u32) -> Run {
+impl TreePages {
+    fn new(tree: Tree, page_bytes: usize, entries: u64, first: u32) -> TreePages {
         let (leaf, branch) = fan_outs(tree, page_bytes);
         let root = branch.min(children_of_root_max(tree, page_bytes));
         let mut levels = vec![Level { first, pages: pages_for(entries, leaf), fan_out: leaf, entries }];
         loop {
             let below = levels[levels.len() - 1];
             if below.pages <= root {
-                return Run { tree, levels };
+                return TreePages { tree, levels };
             }
             levels.push(Level {
                 first: below.first + below.pages,
@@ -142,13 +142,13 @@ fn fan_outs(tree: Tree, page_bytes: usize) -> (u32, u32) {
 
 /// Role of a page in the template database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place<'a> {
+pub enum PageRole<'a> {
     /// System page: created once and stored.
     System,
     /// Page `ordinal` of `level` of a large tree.
     Tree {
         /// Pages of the tree.
-        run: &'a Run,
+        run: &'a TreePages,
         /// Level of the page; 0 is the leaves.
         level: usize,
         /// Number of the page in its level.
@@ -162,7 +162,7 @@ pub enum Place<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// Runs of the large trees, one per [`LARGE_TREES`], in that order.
-    pub runs: [Run; 3],
+    pub runs: [TreePages; 3],
     /// Number of system pages; they are pages 1..=this.
     pub system_pages: u32,
 }
@@ -173,7 +173,7 @@ impl Layout {
         let mut next = system_pages + 1;
         let runs = LARGE_TREES.map(|tree| {
             let entries = if tree == Tree::Conversations { index_entries } else { u64::from(rows) };
-            let run = Run::new(tree, page_bytes, entries, next);
+            let run = TreePages::new(tree, page_bytes, entries, next);
             next += run.pages();
             run
         });
@@ -187,23 +187,23 @@ impl Layout {
     }
 
     /// Pages of a large tree.
-    pub fn run(&self, tree: Tree) -> Option<&Run> {
+    pub fn run(&self, tree: Tree) -> Option<&TreePages> {
         self.runs.iter().find(|run| run.tree == tree)
     }
 
     /// Role of page `pgno`.
-    pub fn place(&self, pgno: u32) -> Place<'_> {
+    pub fn place(&self, pgno: u32) -> PageRole<'_> {
         if pgno <= self.system_pages {
-            return Place::System;
+            return PageRole::System;
         }
         for run in &self.runs {
             for (level, pages) in run.levels.iter().enumerate() {
                 if pgno < pages.first + pages.pages {
-                    return Place::Tree { run, level, ordinal: pgno - pages.first };
+                    return PageRole::Tree { run, level, ordinal: pgno - pages.first };
                 }
             }
         }
-        Place::Free
+        PageRole::Free
     }
 }
 
@@ -243,16 +243,16 @@ mod tests {
             let layout = Layout::new(page_bytes, rows, DatabaseShape::index_entries(rows), 60);
             let mut seen = [0u32; 3];
             for pgno in 61..layout.first_free() {
-                let Place::Tree { run, level, ordinal } = layout.place(pgno) else {
+                let PageRole::Tree { run, level, ordinal } = layout.place(pgno) else {
                     panic!("page {pgno} has no tree")
                 };
                 assert_eq!(run.levels[level].first + ordinal, pgno);
                 assert!(!run.levels[level].entries_of(ordinal).is_empty());
                 seen[LARGE_TREES.iter().position(|tree| *tree == run.tree).unwrap()] += 1;
             }
-            assert_eq!(seen.to_vec(), layout.runs.iter().map(Run::pages).collect::<Vec<_>>());
-            assert_eq!(layout.place(60), Place::System);
-            assert_eq!(layout.place(layout.first_free()), Place::Free);
+            assert_eq!(seen.to_vec(), layout.runs.iter().map(TreePages::pages).collect::<Vec<_>>());
+            assert_eq!(layout.place(60), PageRole::System);
+            assert_eq!(layout.place(layout.first_free()), PageRole::Free);
             assert!(pages - layout.first_free() >= 255 && pages - layout.first_free() < 300);
         }
     }

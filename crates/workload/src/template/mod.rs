@@ -21,7 +21,7 @@ use world::TemplatePages;
 
 use crate::payload::mix;
 use crate::schema::{BODY_BYTES, DatabaseShape, Entry, ROW_BYTES, Schema, Tree};
-use layout::{Layout, Place, Run};
+use layout::{Layout, PageRole, TreePages};
 
 pub use tables::TemplateError;
 
@@ -54,7 +54,7 @@ impl TemplateDatabase {
     pub(crate) fn seal(&self, index: u64, page: &mut [u8]) {
         let pgno = u32::try_from(index.saturating_sub(1)).unwrap_or(u32::MAX);
         // The pages of other kinds are kept as they are, sealed.
-        if matches!(self.layout.place(pgno), Place::Tree { .. }) {
+        if matches!(self.layout.place(pgno), PageRole::Tree { .. }) {
             edb::checksum::stamp(page, pgno);
         }
     }
@@ -63,7 +63,7 @@ impl TemplateDatabase {
     /// order, and on leaves entries of the load, byte for byte. Bytes outside of entries are checked on unchanged
     /// pages only.
     pub fn is_as_written(&self, pgno: u32, page: PageRef) -> bool {
-        if page.dbtime() == IMAGE_DBTIME && matches!(self.layout.place(pgno), Place::Tree { .. }) {
+        if page.dbtime() == IMAGE_DBTIME && matches!(self.layout.place(pgno), PageRole::Tree { .. }) {
             return self.is_unchanged(pgno, page);
         }
         let tree = self.tree_of(page.objid()).filter(|_| page.is_leaf() && !page.is_space());
@@ -82,7 +82,7 @@ impl TemplateDatabase {
         is_same_unsealed(&template, page.bytes())
     }
 
-    fn fill_tree_page(&self, run: &Run, level: usize, ordinal: u32, page: &mut [u8]) {
+    fn fill_tree_page(&self, run: &TreePages, level: usize, ordinal: u32, page: &mut [u8]) {
         let pgno = run.levels[level].first + ordinal;
         let flags = tree_flags(run.tree) | level_flags(level);
         let mut bulk = BulkPage::format(page, self.tree(run.tree).objid, flags, IMAGE_DBTIME, &[]);
@@ -98,7 +98,7 @@ impl TemplateDatabase {
         bulk.finish_unsealed(pgno);
     }
 
-    fn push_leaf_entries(&self, run: &Run, ordinal: u32, bulk: &mut BulkPage) {
+    fn push_leaf_entries(&self, run: &TreePages, ordinal: u32, bulk: &mut BulkPage) {
         let entries = run.levels[0].entries_of(ordinal);
         let ids = entries.start as u32 + 1..entries.end as u32 + 1;
         match run.tree {
@@ -150,7 +150,7 @@ fn push_node<'a, const KEY: usize>(
 /// Adds branch entries for `children`, page ordinals of `level`. The last entry of the level has no key.
 fn push_children(
     schema: &Schema,
-    run: &Run,
+    run: &TreePages,
     level: usize,
     children: std::ops::Range<u64>,
     bulk: &mut BulkPage,
@@ -173,7 +173,7 @@ fn push_children(
 }
 
 /// Key that separates leaf entry number `entry` from the one before it: its own key.
-fn separator(schema: &Schema, run: &Run, entry: u64) -> crate::schema::Key {
+fn separator(schema: &Schema, run: &TreePages, entry: u64) -> crate::schema::Key {
     let id = entry as u32 + 1;
     match run.tree {
         Tree::Rows | Tree::Folders => crate::schema::row_key(id),
@@ -222,9 +222,9 @@ impl TemplatePages for TemplateDatabase {
             return;
         };
         match self.layout.place(u32::try_from(pgno).unwrap_or(u32::MAX)) {
-            Place::System => page.copy_from_slice(&self.system[pgno as usize - 1]),
-            Place::Tree { run, level, ordinal } => self.fill_tree_page(run, level, ordinal, page),
-            Place::Free => page.fill(0),
+            PageRole::System => page.copy_from_slice(&self.system[pgno as usize - 1]),
+            PageRole::Tree { run, level, ordinal } => self.fill_tree_page(run, level, ordinal, page),
+            PageRole::Free => page.fill(0),
         }
     }
 }

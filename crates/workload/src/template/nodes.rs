@@ -9,7 +9,7 @@ use std::rc::Rc;
 use btree::{NodeFunction, Outline, SparsePage, Spot};
 use edb::page::{header_bytes, page_flags};
 
-use super::layout::{LARGE_TREES, Place, Run};
+use super::layout::{LARGE_TREES, PageRole, TreePages};
 use super::{IMAGE_DBTIME, TemplateDatabase, level_flags, separator, tree_flags};
 use crate::schema::{
     BODY_BYTES, Entry, ROW_BYTES, Tree, body_key, body_root_key, conversation_key, id_of_body_key,
@@ -24,7 +24,7 @@ const FLUSH_TYPE_WRITTEN_ONCE: u32 = 1 << 15;
 
 /// Page of a large tree, as named by its [`Spot`].
 struct TreePage<'a> {
-    run: &'a Run,
+    run: &'a TreePages,
     level: usize,
     ordinal: u32,
 }
@@ -115,7 +115,7 @@ fn separator_bytes(tree: Tree) -> usize {
 
 impl NodeFunction for TemplateDatabase {
     fn spot(&self, pgno: u32) -> Option<Spot> {
-        let Place::Tree { run, level, ordinal } = self.layout.place(pgno) else { return None };
+        let PageRole::Tree { run, level, ordinal } = self.layout.place(pgno) else { return None };
         let tree = LARGE_TREES.iter().position(|tree| *tree == run.tree)?;
         Some(Spot((tree as u64) << 40 | (level as u64) << 32 | u64::from(ordinal)))
     }

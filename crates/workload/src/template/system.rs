@@ -15,7 +15,7 @@ use btree::{Pager, Stop, update};
 use edb::page::{BulkPage, PageRef, page_flags};
 use edb::record::RecordRef;
 
-use super::layout::{Layout, Run, rows_for};
+use super::layout::{Layout, TreePages, rows_for};
 use super::memory::MemoryPages;
 use super::tables::{SHAPE_COLUMN, SHAPE_PAGE, Tables, TemplateError};
 use super::{IMAGE_DBTIME, TemplateDatabase, header, push_children, template_id, tree_flags};
@@ -172,7 +172,12 @@ fn add_space_trees(pages: &mut MemoryPages, tree: btree::Tree, owned_root: u32) 
 }
 
 /// Writes the root of a large tree, which refers to the pages of the topmost level.
-fn write_root(pages: &mut MemoryPages, schema: &Schema, run: &Run, fdp: u32) -> Result<(), TemplateError> {
+fn write_root(
+    pages: &mut MemoryPages,
+    schema: &Schema,
+    run: &TreePages,
+    fdp: u32,
+) -> Result<(), TemplateError> {
     let root = pages.page(fdp)?;
     let (objid, header) = (root.objid(), root.external_header().to_vec());
     let top = run.levels.len() - 1;

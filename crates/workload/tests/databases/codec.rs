@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use workload::codec::DatabaseCodec;
 use workload::schema::{Entry, Tree};
 use workload::template::TemplateDatabase;
-use workload::template::layout::{LARGE_TREES, Place};
+use workload::template::layout::{LARGE_TREES, PageRole};
 use world::{PageCodec, TemplatePages};
 
 fn template(page_bytes: u32, file_bytes: u64) -> Rc<TemplateDatabase> {
@@ -326,7 +326,7 @@ fn a_page_split_off_the_index_costs_little_though_it_has_no_template() {
 fn a_page_of_noise_falls_back_to_its_bytes_and_an_empty_middle_is_squeezed() {
     let template = template(32768, 12 << 20);
     let codec = DatabaseCodec::new(template.clone());
-    let Place::Tree { .. } = template.layout().place(200) else { panic!("page 200 is in a tree") };
+    let PageRole::Tree { .. } = template.layout().place(200) else { panic!("page 200 is in a tree") };
     let mut pick = 3u64;
     let mut noise = || {
         pick = workload::payload::mix(pick);

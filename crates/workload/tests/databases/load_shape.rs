@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use workload::payload::mix;
 use workload::schema::Tree;
 use workload::template::TemplateDatabase;
-use workload::template::layout::Run;
+use workload::template::layout::TreePages;
 use world::FixedHashMap;
 
 const CACHE_PAGES: usize = 8192;
@@ -170,7 +170,7 @@ struct Load<'a> {
 impl Load<'_> {
     /// Goes down to the leaf that holds entry `number`, which may have been added since the database was made.
     fn visit(&mut self, tree: Tree, number: u64, dirties: bool) {
-        let run: &Run = self.template.layout().run(tree).unwrap();
+        let run: &TreePages = self.template.layout().run(tree).unwrap();
         let mut ordinal = number / u64::from(run.levels[0].fan_out);
         let added = number >= run.levels[0].entries;
         let fresh = added && number.is_multiple_of(u64::from(run.levels[0].fan_out));

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use workload::codec::DatabaseCodec;
 use workload::schema::{Entry, Schema, Tree};
 use workload::template::TemplateDatabase;
-use workload::template::layout::{LARGE_TREES, Place};
+use workload::template::layout::{LARGE_TREES, PageRole};
 use world::{PageCodec, TemplatePages};
 
 const PAGE_SIZES: [u32; 4] = [4096, 8192, 16384, 32768];
@@ -212,7 +212,7 @@ proptest! {
         let template = template(page_bytes);
         let pages = kinds(&template);
         let pgno = pages[which.index(pages.len())];
-        let Place::Tree { run, .. } = template.layout().place(pgno) else { unreachable!("pages of trees") };
+        let PageRole::Tree { run, .. } = template.layout().place(pgno) else { unreachable!("pages of trees") };
         let tree = run.tree;
         let (mut page, mut expected) = (sparse(&template, pgno).unwrap(), bytes(&template, pgno));
         let mut dbtime = 1000;

@@ -3,7 +3,7 @@
 use edb::checksum::{Verdict, verify};
 use edb::page::{PageRef, page_flags};
 use workload::schema::{DatabaseShape, Entry, Tree};
-use workload::template::layout::{LARGE_TREES, Place};
+use workload::template::layout::{LARGE_TREES, PageRole};
 use workload::template::{TemplateDatabase, TemplateError};
 use world::TemplatePages;
 
@@ -24,7 +24,7 @@ fn check_tree_page(template: &TemplateDatabase, pgno: u32) {
     let view = PageRef::new(&bytes);
     assert_eq!(verify(&bytes, pgno), Verdict::Ok, "page {pgno}");
     assert_eq!(view.validate(), Ok(()), "page {pgno}");
-    let Place::Tree { run, level, ordinal } = template.layout().place(pgno) else {
+    let PageRole::Tree { run, level, ordinal } = template.layout().place(pgno) else {
         panic!("page {pgno} is in no tree")
     };
     let pages = &run.levels[level];

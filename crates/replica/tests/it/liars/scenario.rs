@@ -12,7 +12,7 @@ use replica::wire::Message;
 use replica::{Guard, Links, Network, Replica, ReplicaConfig};
 use replication::{
     ActivationPolicy, Boot, CopySpec, DatabaseId, DatabaseSpec, Dial, Epoch, Event, FromArbiter, Health,
-    HostId, Lineage, PageCopy, PeerMessage, Piece, Planted, Position, Report, SiteId, Timing, ToArbiter,
+    HostId, Lineage, LogPiece, PageCopy, PeerMessage, Planted, Position, Report, SiteId, Timing, ToArbiter,
     checksum,
 };
 use smallvec::smallvec;
@@ -263,7 +263,7 @@ impl Scenario<'_> {
     fn lies_of_a_member(&self) -> Vec<Lie> {
         let (from, epoch) = (LIAR, self.epoch.get());
         let healthy = self.status(HEALTHY).report;
-        let offer = |epoch: Epoch, lineage: Lineage, log_start: u32, piece: Option<Piece>| {
+        let offer = |epoch: Epoch, lineage: Lineage, log_start: u32, piece: Option<LogPiece>| {
             PeerMessage::Ship { epoch, lineage, end: healthy.end, log_start, piece }
         };
         let same = healthy.lineage.clone();
@@ -313,7 +313,7 @@ impl Scenario<'_> {
         let (from, epoch) = (ACTIVE, self.epoch.get());
         let report = self.status(HEALTHY).report;
         let (end, lineage) = (report.end, report.lineage);
-        let ship = |piece: Piece| PeerMessage::Ship {
+        let ship = |piece: LogPiece| PeerMessage::Ship {
             epoch,
             lineage: lineage.clone(),
             end: piece.end().max(end),
@@ -322,7 +322,8 @@ impl Scenario<'_> {
         };
         let good = forged_segment(end);
         let replayed = self.segment_before(end).await;
-        let with = |bytes: Vec<u8>| Piece { checksum: checksum(&bytes), bytes: bytes.into(), ..good.clone() };
+        let with =
+            |bytes: Vec<u8>| LogPiece { checksum: checksum(&bytes), bytes: bytes.into(), ..good.clone() };
         let half = good.bytes[..SEGMENT_BYTES / 2].to_vec();
         let mut torn = good.bytes.to_vec();
         torn[SEGMENT_BYTES / 2] ^= 0x10;
@@ -330,16 +331,16 @@ impl Scenario<'_> {
         let log = Some(Event::LogRefused { from });
         let refused = Some(Event::ForeignPieceRefused { from });
         vec![
-            ("log of another database", ship(Piece { signature: SIGNATURE + 1, ..good.clone() }), refused),
+            ("log of another database", ship(LogPiece { signature: SIGNATURE + 1, ..good.clone() }), refused),
             (
                 "log that was damaged on the way",
-                ship(Piece { checksum: 1, ..good.clone() }),
+                ship(LogPiece { checksum: 1, ..good.clone() }),
                 Some(Event::PieceRefused),
             ),
             ("log of an earlier place", ship(with(replayed)), log),
             ("half a segment", ship(with(half)), log),
             ("a changed byte", ship(with(torn)), log),
-            ("that its log ends here", ship(Piece { closes: true, ..good.clone() }), log),
+            ("that its log ends here", ship(LogPiece { closes: true, ..good.clone() }), log),
             ("records that do not follow those before", ship(good.clone()), log),
             ("log of the next generation", ship(forged_segment(next_generation)), None),
             (
@@ -362,7 +363,7 @@ impl Scenario<'_> {
 }
 
 /// A whole segment of log that would come next, but for its records: none of them follows those before.
-fn forged_segment(from: Position) -> Piece {
+fn forged_segment(from: Position) -> LogPiece {
     let (config, segment) = (config_below("", 1), from.offset / SEGMENT_BYTES as u32);
     let segments = (config.log_bytes / SEGMENT_BYTES as u32) as u16;
     let mut builder =
@@ -372,7 +373,7 @@ fn forged_segment(from: Position) -> Piece {
     let mut forged = builder.take_full().remove(0);
     forged.stamp(forged.position.segment());
     let bytes: Rc<[u8]> = forged.bytes.to_vec().into();
-    Piece { from, checksum: checksum(&bytes), bytes, closes: false, signature: SIGNATURE }
+    LogPiece { from, checksum: checksum(&bytes), bytes, closes: false, signature: SIGNATURE }
 }
 
 async fn commit(instance: &Instance, row: u32) -> engine::Result<()> {
