@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 
 use campaign::choice::tests_but_drills;
-use evidence::report::{bytes, counted};
+use evidence::report::{bytes, counted, duration};
 use review::answers::{Checked, Outlook, ToldMistake};
-use simulation::{Assumptions, Planned, Wishes};
+use simulation::{Assumptions, Effort, Planned, Wishes};
 use solution::Solution;
 
 use crate::failure::{Failure, Status};
@@ -82,7 +82,9 @@ fn simulated(solution: &Solution, assumptions: &Assumptions, servers: usize) -> 
         until_percent: None,
         seed: 1,
     };
-    let Planned { tests, storage, faults, drills, .. } = Planned::of(solution, &wishes, assumptions)?;
+    let planned = Planned::of(solution, &wishes, assumptions)?;
+    let effort = planned.effort();
+    let Planned { tests, storage, faults, drills, .. } = planned;
     let mut parts = Vec::new();
     if !tests.is_empty() {
         parts.push(format!("{} on {}", counted(tests.len() as u64, "test"), counted_servers(&servers)));
@@ -92,7 +94,15 @@ fn simulated(solution: &Solution, assumptions: &Assumptions, servers: usize) -> 
             parts.push(counted(count as u64, what));
         }
     }
-    Ok(format!("{}; {}", parts.join(", "), storage))
+    let effort = match effort {
+        Effort::Known(seconds) => format!("about {} of processor time", duration(seconds)),
+        Effort::AsFastAsStorage => {
+            "as long as the modelled storage is fast, since the load has no rate: `--until 2` \
+                                    ends it once its figures are known to 2 %"
+                .to_owned()
+        }
+    };
+    Ok(format!("{}; {storage}; {effort}", parts.join(", ")))
 }
 
 fn counted_servers(servers: &str) -> String {

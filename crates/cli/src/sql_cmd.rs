@@ -1,5 +1,6 @@
 //! `proofload sql`: the tables of a run, asked in SQL. Every query is read-only.
 
+use std::cell::RefCell;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
@@ -72,22 +73,30 @@ pub fn run(arguments: &SqlArguments) -> Result<Status, Failure> {
 }
 
 fn print(query: &Query, sql: &str, as_json: bool, out: &mut impl Write) -> Result<(), Stop> {
-    let out = std::cell::RefCell::new(out);
-    let names = std::cell::RefCell::new(Vec::new());
+    if as_json {
+        return print_json(query, sql, out);
+    }
+    let out = RefCell::new(csv::writer(out));
+    query.run(
+        sql,
+        |head| -> Result<(), Stop> { Ok(out.borrow_mut().write_record(head).map_err(std::io::Error::from)?) },
+        |cells| {
+            let written = out.borrow_mut().write_record(csv::fields(cells));
+            Ok(written.map_err(std::io::Error::from)?)
+        },
+    )?;
+    Ok(out.into_inner().flush()?)
+}
+
+fn print_json(query: &Query, sql: &str, out: &mut impl Write) -> Result<(), Stop> {
+    let names = RefCell::new(Vec::new());
     query.run(
         sql,
         |head| -> Result<(), Stop> {
             names.replace(evidence::keys(head));
-            if !as_json {
-                csv::line(&mut **out.borrow_mut(), head.iter().map(|name| csv::quoted(name)))?;
-            }
             Ok(())
         },
-        |cells| -> Result<(), Stop> {
-            let mut out = out.borrow_mut();
-            if !as_json {
-                return Ok(csv::line(&mut **out, cells.iter().map(csv::field))?);
-            }
+        |cells| {
             let object: serde_json::Map<String, serde_json::Value> =
                 names.borrow().iter().cloned().zip(cells.iter().map(Cell::json)).collect();
             Ok(writeln!(out, "{}", serde_json::Value::Object(object))?)

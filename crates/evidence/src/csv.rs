@@ -3,8 +3,11 @@
 //! One line per sample, host and world on each. Fields are quoted as RFC 4180 says. Lines are written as they
 //! are read, so memory does not grow with the length of the run.
 
-use std::io::{BufWriter, Write};
+use std::cell::RefCell;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+
+use csv::{Terminator, Writer, WriterBuilder};
 
 use crate::store::{Cell, Query, StoreError};
 
@@ -40,11 +43,12 @@ pub fn write_series(path: &Path, folder: &Path) -> Result<Vec<PathBuf>, CsvError
     for (name, sql) in [("series.csv", SERIES), ("counters.csv", COUNTERS)] {
         let path = folder.join(name);
         let failed = |source| CsvError::Write { path: path.clone(), source };
-        let out = std::cell::RefCell::new(BufWriter::new(std::fs::File::create(&path).map_err(failed)?));
+        let out = RefCell::new(writer(std::fs::File::create(&path).map_err(failed)?));
+        let unwritten = |error: csv::Error| failed(error.into());
         query.run(
             sql,
-            |names| line(&mut *out.borrow_mut(), names.iter().map(|name| quoted(name))).map_err(failed),
-            |cells| line(&mut *out.borrow_mut(), cells.iter().map(field)).map_err(failed),
+            |names| out.borrow_mut().write_record(names).map_err(unwritten),
+            |cells| out.borrow_mut().write_record(fields(cells)).map_err(unwritten),
         )?;
         out.into_inner().flush().map_err(failed)?;
         written.push(path);
@@ -52,26 +56,12 @@ pub fn write_series(path: &Path, folder: &Path) -> Result<Vec<PathBuf>, CsvError
     Ok(written)
 }
 
-/// Writes one CSV line, its fields quoted where they need it.
-pub fn line(out: &mut impl Write, fields: impl Iterator<Item = String>) -> std::io::Result<()> {
-    let fields: Vec<String> = fields.collect();
-    out.write_all(fields.join(",").as_bytes())?;
-    out.write_all(b"\r\n")
+/// Writer of CSV lines as RFC 4180 has them.
+pub fn writer<W: Write>(out: W) -> Writer<W> {
+    WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out)
 }
 
-/// Text as a CSV field: in quotes if it holds a comma, a quote or a line break.
-pub fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\r', '\n']) || text.starts_with(' ') || text.ends_with(' ') {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
-}
-
-/// A value of SQLite as a CSV field; NULL is an empty one.
-pub fn field(cell: &Cell) -> String {
-    match cell {
-        Cell::Text(text) => quoted(text),
-        other => other.text(),
-    }
+/// The values of a row as CSV fields; NULL is an empty one.
+pub fn fields(cells: &[Cell]) -> impl Iterator<Item = String> {
+    cells.iter().map(Cell::text)
 }

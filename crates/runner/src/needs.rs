@@ -8,16 +8,13 @@ use campaign::database_path;
 use evidence::report::{bytes, duration, number};
 use schemars::JsonSchema;
 use serde::Serialize;
-use solution::{Deployment, InstanceSpec, LoadMode, TestKind, TestSpec};
+use solution::{Deployment, IO_PER_BATCH, InstanceSpec, LoadMode, TestKind, TestSpec};
 
 use crate::schedule::cache_bytes;
 
 /// Growth that a test database is given room for, as a share of its size; the published load generator reserved the
 /// same.
 const GROWTH: f64 = 0.25;
-/// Transactional I/O per batch in the published runs, whose databases are large compared with their caches
-/// (docs/schema.md).
-const BATCH_IO: f64 = 41.0;
 /// Growth of a database per batch in the published runs, bytes (13,882 to 14,019, `published/`).
 const BATCH_GROWTH_BYTES: f64 = 14_000.0;
 /// Least number of logs per instance that the space check counts, with checkpoint depth and the next log.
@@ -186,7 +183,7 @@ fn growth(deployment: &Deployment, load_s: f64) -> Option<f64> {
     let load = &deployment.load;
     let batches_per_s = match load.mode {
         LoadMode::PacedBatches { batches_per_s } => batches_per_s,
-        LoadMode::PacedIops { iops } => iops / BATCH_IO,
+        LoadMode::PacedIops { iops } => iops / IO_PER_BATCH,
         LoadMode::Tuned | LoadMode::Closed { .. } => return None,
     };
     Some(batches_per_s * load_s * BATCH_GROWTH_BYTES)

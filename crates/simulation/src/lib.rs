@@ -14,6 +14,7 @@
 mod barrier;
 mod domain;
 mod drill;
+mod effort;
 mod faults;
 mod hosts;
 mod merge;
@@ -33,6 +34,7 @@ use domain::{Campaigns, Simulated};
 pub use array::Assumptions;
 pub use domain::Domain;
 pub use drill::{DrillPlan, Drilled, drill};
+pub use effort::Effort;
 pub use faults::{PlannedFault, planned};
 pub use hosts::Hosts;
 pub use parts::Modelled;

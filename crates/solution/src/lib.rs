@@ -56,6 +56,7 @@ pub use hosts::{DatabaseSpec, HostSpec, InstanceSpec, MAX_MEMBERS, VolumeInfo};
 pub use read::read_toml;
 pub use setting::{Setting, VARIABLE_PREFIX};
 pub use storage::{Behind, FastTier, PoolSpec, TieringSpec, VolumeKind, gib_of_disks};
+pub use tests::IO_PER_BATCH;
 
 use std::ops::Range;
 

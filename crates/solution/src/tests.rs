@@ -159,10 +159,12 @@ fn spec(file: &SolutionFile, generation: Generation, test: &Test) -> TestSpec {
     }
 }
 
+/// Transactional I/O per batch in the published runs, whose databases are large compared with their caches
+/// (`docs/schema.md`).
+pub const IO_PER_BATCH: f64 = 41.0;
+
 /// Least number of batches in the window of a paced load with a target.
 const LEAST_BATCHES: f64 = 10.0;
-/// I/O per batch in the published runs (`docs/lab/fidelity.md`).
-const BATCH_IO: f64 = 41.0;
 
 /// Refuses a paced load whose window holds so few batches that its rate is a matter of chance.
 fn enough_batches(load: &Load, test: &TestSpec) -> Checked<()> {
@@ -171,16 +173,16 @@ fn enough_batches(load: &Load, test: &TestSpec) -> Checked<()> {
     let Some(paced) = load.target_iops.filter(|iops| is_load && is_paced && *iops > 0.0) else {
         return Ok(());
     };
-    let batches = paced * test.duration_s / BATCH_IO;
+    let batches = paced * test.duration_s / IO_PER_BATCH;
     if batches >= LEAST_BATCHES {
         return Ok(());
     }
     let message = format!(
-        "a window of {} s is too short for a target of {paced} I/O per second: it holds {} of the {LEAST_BATCHES} batches needed, and a batch is about {BATCH_IO} I/O",
+        "a window of {} s is too short for a target of {paced} I/O per second: it holds {} of the {LEAST_BATCHES} batches needed, and a batch is about {IO_PER_BATCH} I/O",
         test.duration_s,
         batches.floor()
     );
-    let needed = (LEAST_BATCHES * BATCH_IO / paced).ceil();
+    let needed = (LEAST_BATCHES * IO_PER_BATCH / paced).ceil();
     let wrong = Wrong::new("load.target_iops", message);
     Err(wrong.help(format!("lengthen the window to {needed} s, or raise target_iops")))
 }

@@ -365,16 +365,6 @@ impl PageBuf {
         let memory = NonNull::new(piece.at(*start, end - start))?;
         Some(NonNull::slice_from_raw_parts(memory, end - start))
     }
-
-    /// Address of the slab that contains the buffer's memory, if there is one.
-    pub(crate) fn slab(&self) -> Option<usize> {
-        let bytes = match &self.kind {
-            Kind::Bytes(bytes) => bytes,
-            Kind::Shared(bytes) | Kind::Part(bytes, _) => bytes,
-            _ => return None,
-        };
-        Aligned::is_cut(bytes.len).then(|| Aligned::slab_of(bytes.memory))
-    }
 }
 
 impl Clone for PageBuf {

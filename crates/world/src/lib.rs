@@ -19,7 +19,6 @@ mod error;
 mod fixed_hash;
 mod memory;
 pub mod sim;
-mod stock;
 pub mod sync;
 mod task;
 mod time;

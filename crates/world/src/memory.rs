@@ -12,13 +12,11 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use rustix::mm::{Advice, madvise};
 
 use crate::SECTOR_BYTES;
 use crate::fixed_hash::FixedHashMap;
-use crate::stock::Stock;
 
 /// Sector-aligned memory from a per-thread pool.
 pub(crate) struct Aligned {
@@ -46,8 +44,6 @@ struct Pool {
     uncut: Vec<NonNull<u8>>,
     /// Number of buffers cut from slabs and in use.
     cut: usize,
-    /// Stock of prepared slabs; `None`: they are allocated when needed.
-    stock: Option<Arc<Stock>>,
 }
 
 impl Pool {
@@ -84,7 +80,7 @@ impl Pool {
             self.collect_uncut();
         }
         self.uncut.pop().unwrap_or_else(|| {
-            let slab = self.stock.as_ref().map_or_else(Aligned::slab, |stock| stock.take());
+            let slab = Aligned::slab();
             self.slabs.push(slab);
             slab
         })
@@ -135,16 +131,6 @@ impl Drop for Pool {
             Aligned::free_slab(slab);
         }
     }
-}
-
-/// Starts a stock of slabs, prepared by a thread of its own that calls `begin` first.
-pub(crate) fn slab_stock(begin: impl Fn() + Send + Sync + 'static) -> Stock {
-    Stock::new(Aligned::slab, Aligned::free_slab, begin)
-}
-
-/// Makes this thread take its slabs from that stock.
-pub(crate) fn take_slabs_from(stock: Option<Arc<Stock>>) {
-    POOL.with_borrow_mut(|pool| pool.stock = stock);
 }
 
 thread_local! {

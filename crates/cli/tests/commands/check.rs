@@ -259,3 +259,20 @@ fn check_needs_a_file_that_there_is() {
     let (status, answer) = check("schema = 1\n[");
     assert_eq!((status, answer["mistakes"].as_array().map(Vec::len)), (2, Some(1)), "{answer}");
 }
+
+#[test]
+fn check_tells_what_a_simulation_will_cost_before_it_begins() {
+    let said = |text: &str| {
+        let (status, answer) = check(text);
+        assert_eq!(status, 0, "{answer}");
+        outlook(&answer, "simulate")["message"].as_str().expect("a text").to_owned()
+    };
+    let short = said(WHOLE);
+    assert!(short.ends_with(" of processor time") && !short.contains(" min"), "{short}");
+    // A day at a hundred times the rate.
+    let long = with("kind = \"performance\"\nduration_s = 10", "kind = \"performance\"\nduration_s = 86400");
+    let long = said(&long.replace("target_iops = 100", "target_iops = 10000"));
+    assert!(long.contains("about 4 h"), "{long}");
+    let closed = said(&with("target_iops = 100", "sessions = 4096"));
+    assert!(closed.contains("the load has no rate") && closed.contains("`--until 2`"), "{closed}");
+}

@@ -60,6 +60,11 @@ const LOAD: &str = "[[test]]\nkind = \"performance\"\nduration_s = 6\nwarmup_lim
 const CHECK: &str = "[[test]]\nkind = \"database_checksum\"\n";
 const BACKUP: &str = "[[test]]\nkind = \"backup\"\n";
 
+/// As [`LOAD`], for what a slow disk does not do in a few seconds.
+fn long_load(duration_s: u32) -> String {
+    LOAD.replace("duration_s = 6", &format!("duration_s = {duration_s}"))
+}
+
 /// Four hosts that are to carry this out.
 fn four(campaign: &str) -> TestFleet {
     TestFleet::new(&format!("{SOLUTION}\n{campaign}"))
@@ -180,6 +185,21 @@ fn a_host_that_cannot_write_its_state_is_named_with_the_reason_and_its_run_is_in
 }
 
 #[test]
+fn a_volume_that_fills_up_on_one_host_is_named_and_the_others_go_on() {
+    if !can_run() {
+        return;
+    }
+    let fleet = four(&[INIT, &long_load(20), CHECK].concat());
+    let disk = fleet.small_disk_for_volume(4);
+    let _agents = fleet.agents();
+    let controller = fleet.run(&["--nats-server", "nats-server"]);
+    fleet.wait_until_measuring();
+    disk.fill();
+    assert_eq!(controller.wait(Duration::from_secs(150)), 1, "{}", fleet.all_logs());
+    panic!("{}", fleet.all_logs());
+}
+
+#[test]
 fn a_host_that_is_lost_ends_the_run_where_the_solution_file_says_so() {
     if !can_run() {
         return;
@@ -223,7 +243,7 @@ fn of_two_runs_on_the_same_hosts_the_later_one_waits_until_the_earlier_one_has_i
     if !can_run() {
         return;
     }
-    let mut fleet = four(&[INIT, LOAD].concat());
+    let mut fleet = four(&[INIT, &long_load(15)].concat());
     let _bus = fleet.bus();
     let _agents: Vec<_> = (1..=3).map(|host| fleet.agent(host)).collect();
     let earlier = fleet.run(&[]);

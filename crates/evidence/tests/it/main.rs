@@ -1,5 +1,6 @@
 //! The integration tests of `evidence`: one program, which is compiled and linked once.
 
+mod explain;
 mod figures;
 mod follow;
 mod page;

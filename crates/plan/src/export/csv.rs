@@ -5,20 +5,22 @@
 //! 2. No field begins with a character that a spreadsheet takes for a formula: such a field gets an apostrophe in
 //!    front, which [`plain`] takes away.
 
+use csv::{QuoteStyle, Terminator, WriterBuilder};
+
 /// First characters that make a spreadsheet compute a field.
 const FORMULA: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
 /// Formats a CSV line.
 pub fn line<T: AsRef<str>>(fields: &[T]) -> String {
-    let quoted: Vec<String> = fields
-        .iter()
-        .map(|field| {
-            let field = field.as_ref();
-            let guard = if is_formula(field) { "'" } else { "" };
-            format!("\"{guard}{}\"", field.replace('"', "\"\""))
-        })
-        .collect();
-    quoted.join(",") + "\r\n"
+    let mut quoted = WriterBuilder::new();
+    let mut line =
+        quoted.quote_style(QuoteStyle::Always).terminator(Terminator::CRLF).from_writer(Vec::new());
+    let guarded = fields.iter().map(|field| match field.as_ref() {
+        field if is_formula(field) => format!("'{field}"),
+        field => field.to_owned(),
+    });
+    line.write_record(guarded).expect("memory takes it");
+    String::from_utf8(line.into_inner().expect("memory takes it")).expect("fields are text")
 }
 
 /// Formats a list in one CSV field: names with commas between them, quoted where needed.

@@ -18,7 +18,6 @@ use rustix::io::Errno;
 
 use super::failure::failed;
 use super::ops::{Ops, give_way};
-use super::registered::InSlot;
 use super::shared::Counters;
 use super::transfer::{Direction, IoSpan, Many};
 use crate::{Bufs, Error, HostFile, LocalFuture, PageBuf, PageCodec, Passage, Result, TemplatePages};
@@ -115,14 +114,10 @@ impl OpenFile {
             return ((result, bufs), Duration::ZERO);
         }
         if let Some(memory) = PageBuf::stretch(&mut bufs) {
-            let slot = self.ops.registered.slot(&bufs[0]);
             let stretch = IoSpan { bufs, memory, done };
-            let ((result, stretch), held) = match (direction, slot) {
-                (direction, Some(slot)) => {
-                    self.submit(InSlot { direction, fd: self.fd.clone(), offset, stretch, slot }).await
-                }
-                (Direction::Read, None) => self.submit(ReadAt::new(self.fd.clone(), offset, stretch)).await,
-                (Direction::Write, None) => self.submit(WriteAt::new(self.fd.clone(), offset, stretch)).await,
+            let ((result, stretch), held) = match direction {
+                Direction::Read => self.submit(ReadAt::new(self.fd.clone(), offset, stretch)).await,
+                Direction::Write => self.submit(WriteAt::new(self.fd.clone(), offset, stretch)).await,
             };
             return ((result, stretch.bufs), held);
         }

@@ -25,7 +25,6 @@ mod net;
 mod ops;
 mod passage;
 mod pulse;
-mod registered;
 mod shard;
 mod shared;
 mod transfer;

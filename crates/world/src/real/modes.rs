@@ -7,14 +7,10 @@ use super::usage;
 /// Counters of how a run's threads do their I/O.
 #[derive(Default)]
 pub(super) struct Modes {
-    /// Number of threads with io_uring, and of those whose ring takes no registered buffers.
+    /// Number of threads with io_uring.
     pub rings: Count,
-    pub rings_without_buffers: Count,
     /// Number of threads that poll.
     pub pollers: Count,
-    /// Number of slabs used for I/O, and of those registered with a ring.
-    pub slabs: Count,
-    pub slabs_registered: Count,
     /// Number of shards, and of those bound to a core.
     pub shards: Count,
     pub shards_bound: Count,
@@ -40,14 +36,10 @@ impl Count {
 impl Modes {
     /// Text for the report, behind driver and mode; leaves out what was not used.
     pub fn describe(&self) -> String {
-        let [slabs, rings, pollers, shards, files] =
-            [&self.slabs, &self.rings, &self.pollers, &self.shards, &self.files].map(Count::get);
-        let [registered, without_buffers, bound, in_memory] =
-            [&self.slabs_registered, &self.rings_without_buffers, &self.shards_bound, &self.files_in_memory]
-                .map(Count::get);
+        let [rings, pollers, shards, files] =
+            [&self.rings, &self.pollers, &self.shards, &self.files].map(Count::get);
+        let [bound, in_memory] = [&self.shards_bound, &self.files_in_memory].map(Count::get);
         let parts = [
-            (slabs > 0, registered, slabs, "slabs registered"),
-            (without_buffers > 0, without_buffers, rings, "rings refuse registered buffers"),
             (rings > 0 && pollers > 0, pollers, rings + pollers, "threads poll"),
             (shards > 0, bound, shards, "shards bound to a core"),
             (in_memory > 0, in_memory, files, "files in memory"),

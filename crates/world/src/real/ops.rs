@@ -16,7 +16,6 @@ use compio::runtime::{Runtime, Submit};
 
 use super::cores::Cores;
 use super::passage::Passages;
-use super::registered::Registered;
 use crate::LocalFuture;
 
 /// Longest time that begun operations wait for the kernel. They go to it at the end of an executor turn, or earlier if
@@ -26,7 +25,6 @@ const HELD_BACK_MAX: Duration = Duration::from_micros(3);
 
 /// I/O operations of one thread.
 pub(super) struct Ops {
-    pub registered: Registered,
     /// Cores for the thread pool.
     cores: Option<Cores>,
     /// Time of the last hand-over to the kernel.
@@ -45,9 +43,8 @@ pub(super) struct Ops {
 }
 
 impl Ops {
-    pub fn new(cores: Option<Cores>, registered: Registered) -> Ops {
+    pub fn new(cores: Option<Cores>) -> Ops {
         Ops {
-            registered,
             cores,
             handed_over: Cell::new(Instant::now()),
             passages: Passages::new(Instant::now()),

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,9 +17,7 @@ use super::failure::failed;
 use super::host::RealHost;
 use super::ops::Ops;
 use super::pulse::{Clocks, Pulse};
-use super::registered::Registered;
 use super::shared::{Driver, Ending, Failure, RealConfig, RealRun};
-use crate::memory::take_slabs_from;
 use crate::{Error, ErrorKind, Lapse, Result, ShardStart, Time, World};
 
 /// Capacity of a thread's queue for wake-ups from other threads; a full queue makes the waking thread spin.
@@ -80,13 +78,13 @@ struct Thread {
 
 impl Thread {
     fn new(run: &Arc<RealRun>) -> io::Result<Thread> {
-        take_slabs_from(Some(run.slabs.clone()));
         let runtime = runtime(run.config.driver)?;
-        let ring = runtime.driver_type().is_iouring().then(|| runtime.as_raw_fd());
-        let (driver, threads) =
-            if ring.is_some() { ("io_uring", &run.modes.rings) } else { ("polling", &run.modes.pollers) };
+        let (driver, threads) = match runtime.driver_type().is_iouring() {
+            true => ("io_uring", &run.modes.rings),
+            false => ("polling", &run.modes.pollers),
+        };
         threads.add();
-        let ops = Rc::new(Ops::new(run.cores, Registered::new(ring, run.modes.clone())));
+        let ops = Rc::new(Ops::new(run.cores));
         let world = World::new(Rc::new(RealHost::new(run, &ops, driver)?));
         Ok(Thread { runtime, ops, world })
     }
@@ -96,7 +94,6 @@ impl Thread {
         let Thread { runtime, ops, world } = self;
         let result = ops.run(&runtime, main(world));
         ops.run(&runtime, ops.close());
-        take_slabs_from(None);
         result
     }
 }

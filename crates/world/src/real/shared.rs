@@ -21,8 +21,6 @@ use super::lock::lock;
 use super::modes::Modes;
 use super::pulse::Clocks;
 use super::usage::clock;
-use crate::memory::slab_stock;
-use crate::stock::Stock;
 use crate::{Error, IoTotals, LocalFuture, ShardStart};
 
 /// Configuration of a real world.
@@ -110,10 +108,8 @@ pub(super) struct RealRun {
     pub clocks: Arc<Clocks>,
     /// Cores that this process may use; `None` if the system does not say.
     pub cores: Option<Cores>,
-    /// Stock of slabs for page buffers.
-    pub slabs: Arc<Stock>,
     /// Counters of how the threads do their I/O.
-    pub modes: Arc<Modes>,
+    pub modes: Modes,
     /// Main loop of a shard.
     serve: Serve,
 }
@@ -163,13 +159,6 @@ struct Shard {
 
 impl RealRun {
     pub fn new(config: RealConfig, clocks: Arc<Clocks>, ending: Arc<Ending>, serve: Serve) -> RealRun {
-        let cores = Cores::allowed();
-        // The first shard that takes a slab starts the thread, which would stay on that shard's core.
-        let release = move || {
-            if let Some(cores) = cores {
-                let _ = cores.bind_thread();
-            }
-        };
         RealRun {
             config,
             started: Instant::now(),
@@ -178,9 +167,8 @@ impl RealRun {
             shards: Mutex::new(Shards::Open(BTreeMap::new())),
             clocks,
             ending,
-            cores,
-            slabs: Arc::new(slab_stock(release)),
-            modes: Arc::default(),
+            cores: Cores::allowed(),
+            modes: Modes::default(),
             serve,
         }
     }

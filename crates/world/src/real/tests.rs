@@ -103,7 +103,7 @@ fn a_transfer_of_more_buffers_than_the_kernel_takes_at_once_is_continued() {
 }
 
 #[test]
-fn single_buffers_of_registered_slabs_carry_their_own_bytes_and_large_ones_are_used_as_they_are() {
+fn buffers_of_many_slabs_and_larger_ones_carry_their_own_bytes() {
     with_each_driver(async |world, dir| {
         let file = world.open(&format!("{dir}/f"), OpenMode::CreateNew).await.unwrap();
         // More than one slab, and a buffer that is cut from none.

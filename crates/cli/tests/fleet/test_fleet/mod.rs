@@ -92,12 +92,16 @@ impl TestFleet {
 
     /// The state of this host's agent is on a disk of its own, of 4 MiB.
     pub fn small_disk_for_state(&self, host: usize) -> SmallDisk {
-        let folder = self.path(&format!("state/h{host}"));
-        std::fs::create_dir_all(&folder).expect("writable");
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(&folder).status();
-        assert!(mounted.expect("mount starts").success(), "{} can be mounted", folder.display());
-        SmallDisk(folder)
+        SmallDisk::mounted(self.path(&format!("state/h{host}")), &["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
+    }
+
+    /// The volume of this host is a file system of its own, of 128 MiB. Unbuffered I/O needs one that is on a disk.
+    pub fn small_disk_for_volume(&self, host: usize) -> SmallDisk {
+        let image = self.path(&format!("volume-h{host}.img"));
+        std::fs::File::create(&image).and_then(|file| file.set_len(128 << 20)).expect("writable");
+        let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image).status();
+        assert!(made.expect("mkfs.ext4 starts").success(), "{} becomes a file system", image.display());
+        SmallDisk::mounted(self.path(&format!("data/h{host}")), &["-o", "loop", &image.display().to_string()])
     }
 
     pub fn agents(&self) -> Vec<Program> {
@@ -248,6 +252,13 @@ impl TestFleet {
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
+    fn mounted(folder: PathBuf, what: &[&str]) -> SmallDisk {
+        std::fs::create_dir_all(&folder).expect("writable");
+        let mounted = Command::new("mount").args(what).arg(&folder).status();
+        assert!(mounted.expect("mount starts").success(), "{} can be mounted", folder.display());
+        SmallDisk(folder)
+    }
+
     /// Leaves no room on it.
     pub fn fill(&self) {
         let mut file = std::fs::File::create(self.0.join("ballast")).expect("it has room for a name");

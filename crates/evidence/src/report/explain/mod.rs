@@ -8,6 +8,7 @@
 //! Limits: rows of seconds and parts make the difference. Imported figures have neither, so only the rules of the load
 //! and of means can fit.
 
+mod devices;
 mod facts;
 mod load;
 mod parts;
@@ -27,7 +28,7 @@ const TOLD: usize = 2;
 
 type Rule = fn(&Facts<'_>) -> Option<Found>;
 
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 20] = [
     load::too_few_sessions,
     load::load_above_target,
     load::cache_too_small,
@@ -38,6 +39,9 @@ const RULES: [Rule; 17] = [
     time::stalled_sync,
     time::write_bursts,
     time::flat_ceiling,
+    devices::throttled_above_devices,
+    devices::neighbour_on_devices,
+    devices::one_slow_device,
     parts::one_slow_part,
     parts::rebuild,
     parts::noisy_neighbour,

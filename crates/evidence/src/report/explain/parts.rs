@@ -25,7 +25,7 @@ const TRANSFER_BYTES_PER_MS: f64 = 130_000.0;
 const USUAL_FLASH_MS: f64 = 2.0;
 const MIB: f64 = 1_048_576.0;
 
-fn row(part: &StoragePart) -> String {
+pub fn row(part: &StoragePart) -> String {
     format!("storage_part {}", part.name)
 }
 
@@ -100,10 +100,14 @@ fn uneven(facts: &Facts<'_>) -> Option<Found> {
 pub fn rebuild(facts: &Facts<'_>) -> Option<Found> {
     let drives = facts.drives();
     let size = |part: &StoragePart| part.write_bytes as f64 / part.writes.max(1) as f64;
-    let spare =
-        drives.iter().find(|part| part.reads * 8 < part.writes && part.writes >= 5 && size(part) > 250e3);
+    let mut spares =
+        drives.iter().filter(|part| part.reads * 8 < part.writes && part.writes >= 5 && size(part) > 250e3);
     let is_broken = facts.is_slow() || facts.too_little();
-    let spare = spare.filter(|_| is_broken)?;
+    let spare = spares.next().filter(|_| is_broken)?;
+    // Two disks that take the same long writes are a mirror of logs.
+    if spares.any(|other| other.writes > spare.writes / 2) {
+        return None;
+    }
     let rate = spare.write_bytes as f64 / spare.seconds / MIB;
     Some(
         Found::new(0.975, "rebuild", format!("A lost disk is rebuilt on {} beside the load", spare.name))

@@ -8,6 +8,8 @@ use super::facts::{Facts, Found, LOG, READ, Seconds, mean_ms, middle, ms};
 
 /// Milliseconds from which on a request has waited for something that failed.
 const SILENCE_MS: f64 = 1_500.0;
+/// The same silence as a multiple of the usual latency, at least: behind a long queue nothing completes for a while.
+const SILENCE_LATENCIES: f64 = 5.0;
 /// Seconds in a row without a completion that are no chance, where at least [`USUAL_PER_S`] operations complete in
 /// one.
 const SILENT_S: usize = 2;
@@ -38,7 +40,8 @@ pub fn lost_path(facts: &Facts<'_>) -> Option<Found> {
         }
     }
     let (longest_ms, _) = longest(reads)?;
-    let holds = silent_s >= SILENT_S && usual >= USUAL_PER_S && longest_ms >= SILENCE_MS;
+    let is_queue = silent_s as f64 * 1e3 < SILENCE_LATENCIES * usual_ms(reads)?;
+    let holds = silent_s >= SILENT_S && usual >= USUAL_PER_S && longest_ms >= SILENCE_MS && !is_queue;
     (holds && (facts.is_slow() || facts.too_little())).then(|| {
         let what = format!(
             "All reads and writes stood still together for {silent_s} s and then went on, as after the loss of a path or \

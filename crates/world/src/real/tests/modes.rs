@@ -11,54 +11,13 @@ use crate::{OpenMode, World};
 fn a_world_says_how_it_does_io() {
     let describe = async |world: World| world.describe();
     let of_ring = run(config(Driver::IoUring), describe).unwrap();
-    // Kernels before Linux 5.19 and sandboxes refuse to register buffers. None has been used yet.
-    assert!(of_ring.starts_with("io_uring, direct (O_DIRECT)"), "{of_ring}");
-    assert!(!of_ring.contains("slabs"), "{of_ring}");
+    assert_eq!(of_ring, "io_uring, direct (O_DIRECT)");
     let buffered = RealConfig { direct: false, ..config(Driver::Polling) };
     assert_eq!(run(buffered, describe).unwrap(), "polling, buffered (through the page cache)");
 }
 
-/// Removes the right to lock memory beyond the limit from the current thread and its children, and sets the limit.
-fn limit_locked_memory(bytes: u64) {
-    const CAP_IPC_LOCK: u32 = 14;
-    // `struct __user_cap_header_struct` of version 3 for this thread, and two `struct __user_cap_data_struct`:
-    // effective, permitted, inheritable.
-    let mut header = [0x2008_0522u32, 0];
-    let mut sets = [0u32; 6];
-    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
-    // SAFETY: the pointers are to as many bytes as the kernel reads and writes.
-    unsafe {
-        assert_eq!(libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()), 0);
-        sets[..3].iter_mut().for_each(|set| *set &= !(1 << CAP_IPC_LOCK));
-        assert_eq!(libc::syscall(libc::SYS_capset, header.as_mut_ptr(), sets.as_mut_ptr()), 0);
-        assert_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit), 0);
-    }
-}
-
 #[test]
-#[ignore = "the body of the process that the next test starts: the limit holds for the whole process"]
-fn without_locked_memory() {
-    // Room for the ring, and less than one slab.
-    limit_locked_memory(1 << 20);
-    let dir = scratch_dir();
-    let path = dir.path().join("f");
-    let told = run(config(Driver::IoUring), async |world| {
-        let file = world.open(path.to_str().unwrap(), OpenMode::CreateNew).await.unwrap();
-        file.write_at(0, smallvec![page(1)]).await.0.unwrap();
-        world.describe()
-    });
-    let told = told.unwrap();
-    let refused = ["0 of 1 slabs registered", "1 of 1 rings refuse registered buffers"];
-    assert!(refused.iter().any(|refused| told.contains(refused)), "{told}");
-}
-
-#[test]
-fn buffers_that_the_kernel_refuses_to_lock_are_told_as_not_registered() {
-    is_passed_by_a_child("real::tests::modes::without_locked_memory");
-}
-
-#[test]
-fn slabs_and_shards_are_told_as_they_were_used() {
+fn shards_and_large_pages_are_told_as_they_were_used() {
     let dir = scratch_dir();
     let path = dir.path().join("f").to_str().unwrap().to_owned();
     let told = run(config(Driver::IoUring), async |world| {
@@ -74,8 +33,6 @@ fn slabs_and_shards_are_told_as_they_were_used() {
         world.describe()
     });
     let told = told.unwrap();
-    // The limit of locked memory decides about registration.
-    assert!(told.contains(" of 1 slabs registered") || told.contains("rings refuse"), "{told}");
     assert!(told.contains(" of 1 shards bound to a core") && told.contains(" MiB in large pages"), "{told}");
 }
 
