@@ -1,7 +1,7 @@
 //! Why the tests of a run failed, and what to do about each rule that failed: what `explain` answers.
 
 use evidence::Report;
-use evidence::report::{Cause, TestReport, remedy_of_rule};
+use evidence::report::{Cause, TestReport, remedy_of_rule, unsteady};
 use results::{Outcome, Verdict};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -55,7 +55,10 @@ fn of_report(report: &Report) -> Explained {
     let of_test = |test: &TestReport| ExplainedTest {
         ordinal: Some(test.ordinal),
         name: test.name.clone(),
-        causes: test.causes.clone(),
+        causes: match test.causes.is_empty() {
+            true => unsteady(test).into_iter().collect(),
+            false => test.causes.clone(),
+        },
         rules: rules(&test.verdicts),
     };
     let whole = ExplainedTest {
@@ -87,7 +90,10 @@ impl Explained {
     /// The answer as text for the terminal.
     pub fn text(&self) -> String {
         if self.tests.is_empty() {
-            return format!("{}: no rule failed, so there is nothing to explain\n", self.run);
+            return format!(
+                "{}: no rule failed and each load was steady, so there is nothing to explain\n",
+                self.run
+            );
         }
         let mut text = String::new();
         for test in &self.tests {

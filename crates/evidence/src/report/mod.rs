@@ -27,7 +27,7 @@ mod window;
 use std::path::{Path, PathBuf};
 
 pub use conditions::of_tables as conditions_of_tables;
-pub use explain::{CAUSES, of_rule as remedy_of_rule};
+pub use explain::{CAUSES, of_rule as remedy_of_rule, unsteady};
 pub use host_system::most_starved;
 pub use model::*;
 pub use svg::line_chart;

@@ -1,9 +1,11 @@
 //! Promise: causes that show in the rows of block devices, as real hosts have them, are named from these rows alone.
 
-use evidence::report::Report;
-use results::{Outcome, StoragePart, WorldKind};
+use evidence::RunData;
+use evidence::report::{Report, unsteady};
+use results::{IoClass, IoTotals, Outcome, StoragePart, WorldKind};
 
 use crate::qualification::honest::Honest;
+use crate::qualification::{change, scaled};
 
 const PERFORMANCE: u32 = 2;
 const SECONDS: f64 = 7_200.0;
@@ -69,4 +71,39 @@ fn a_test_that_broke_no_limit_has_no_cause() {
     data.parts = vec![device("sda", 38.0, 0.3)];
     let report = Report::new(&data).expect("a report");
     assert!(report.tests.iter().all(|test| test.causes.is_empty()));
+}
+
+/// The cause of an honest run that was made unsteady so, and when it shows most.
+fn unsteady_cause(spoil: impl Fn(&mut RunData)) -> Option<(String, String)> {
+    let mut data = Honest::run(WorldKind::Real);
+    spoil(&mut data);
+    let report = Report::new(&data).expect("a report");
+    let test = report.tests.iter().find(|test| test.ordinal == PERFORMANCE).expect("it is there");
+    assert!(test.causes.is_empty(), "it broke no limit");
+    unsteady(test).map(|cause| (cause.name, cause.since))
+}
+
+#[test]
+fn a_test_that_was_not_steady_says_what_moved_and_when() {
+    let expected = |name: &str, since: &str| Some((name.to_owned(), since.to_owned()));
+    assert_eq!(unsteady_cause(|_| ()), None, "a steady test");
+    let cold = unsteady_cause(|data| {
+        change(data, PERFORMANCE, IoClass::TransactionalWrite, |phase, io| {
+            if phase == 0.0 { IoTotals::default() } else { io }
+        });
+    });
+    assert_eq!(cold, expected("cache_not_warm", "the first sample of the window"));
+    let slower = unsteady_cause(|data| {
+        let last_quarter = |phase, io| scaled(io, 1.0, if phase < 0.75 { 1.0 } else { 1.6 });
+        change(data, PERFORMANCE, IoClass::TransactionalRead, last_quarter);
+    });
+    assert_eq!(slower, expected("storage_drifts", "most in quarter 4 of the window"));
+    let fades = unsteady_cause(|data| {
+        for class in [IoClass::TransactionalRead, IoClass::TransactionalWrite] {
+            change(data, PERFORMANCE, class, |phase, io| {
+                scaled(io, if phase < 0.25 { 1.5 } else { 1.0 }, 1.0)
+            });
+        }
+    });
+    assert_eq!(fades, expected("load_drifts", "most in quarter 1 of the window"));
 }

@@ -46,7 +46,7 @@ fn without_kind(data: &mut RunData, kind: &str) {
 }
 
 /// Changes each sample of a measure in a test; `phase` runs from 0 to 1 over the window.
-fn change(
+pub fn change(
     data: &mut RunData,
     ordinal: u32,
     measure: impl Into<Measure>,
@@ -62,7 +62,7 @@ fn change(
     }
 }
 
-fn scaled(totals: IoTotals, count: f64, latency: f64) -> IoTotals {
+pub fn scaled(totals: IoTotals, count: f64, latency: f64) -> IoTotals {
     IoTotals {
         count: (totals.count as f64 * count) as u64,
         bytes: (totals.bytes as f64 * count) as u64,

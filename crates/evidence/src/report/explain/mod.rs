@@ -13,6 +13,7 @@ mod facts;
 mod load;
 mod parts;
 mod remedies;
+mod steadiness;
 mod time;
 
 use results::Outcome;
@@ -22,6 +23,7 @@ use super::window::TestView;
 use facts::{Facts, Found};
 
 pub use remedies::{CAUSES, of_rule};
+pub use steadiness::unsteady;
 
 /// Most causes that a report tells of a test.
 const TOLD: usize = 2;

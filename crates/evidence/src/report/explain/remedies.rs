@@ -3,7 +3,7 @@
 use crate::report::model::Cause;
 
 /// Every cause by its stable name, with its remedy.
-pub const CAUSES: [(&str, &str); 19] = [
+pub const CAUSES: [(&str, &str); 22] = [
     (
         "too_much_load",
         "run a test of the kind `tune` or `proofload capacity`, then plan more disks, faster ones, or fewer mailboxes",
@@ -60,6 +60,18 @@ pub const CAUSES: [(&str, &str); 19] = [
     (
         "slow_disks",
         "compare the disks with their data sheet; look for vibration, shingled recording, a wrong model, or a too deep queue",
+    ),
+    (
+        "cache_not_warm",
+        "lengthen `warmup_limit_s` of the test, so that the window opens after pages are written at their usual rate",
+    ),
+    (
+        "storage_drifts",
+        "look for a cache that filled, a burst allowance that was used up, a rebuild or a neighbour, and run a longer window",
+    ),
+    (
+        "load_drifts",
+        "lengthen the window or `warmup_limit_s`: a window of few checkpoints has waves of page writes",
     ),
     (
         Cause::UNKNOWN,
