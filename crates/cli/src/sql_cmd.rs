@@ -79,10 +79,10 @@ fn print(query: &Query, sql: &str, as_json: bool, out: &mut impl Write) -> Resul
     let out = RefCell::new(csv::writer(out));
     query.run(
         sql,
-        |head| -> Result<(), Stop> { Ok(out.borrow_mut().write_record(head).map_err(std::io::Error::from)?) },
+        |head| -> Result<(), Stop> { Ok(out.borrow_mut().write_record(head).map_err(csv::io_error)?) },
         |cells| {
             let written = out.borrow_mut().write_record(csv::fields(cells));
-            Ok(written.map_err(std::io::Error::from)?)
+            Ok(written.map_err(csv::io_error)?)
         },
     )?;
     Ok(out.into_inner().flush()?)

@@ -44,7 +44,7 @@ pub fn write_series(path: &Path, folder: &Path) -> Result<Vec<PathBuf>, CsvError
         let path = folder.join(name);
         let failed = |source| CsvError::Write { path: path.clone(), source };
         let out = RefCell::new(writer(std::fs::File::create(&path).map_err(failed)?));
-        let unwritten = |error: csv::Error| failed(error.into());
+        let unwritten = |error| failed(io_error(error));
         query.run(
             sql,
             |names| out.borrow_mut().write_record(names).map_err(unwritten),
@@ -59,6 +59,14 @@ pub fn write_series(path: &Path, folder: &Path) -> Result<Vec<PathBuf>, CsvError
 /// Writer of CSV lines as RFC 4180 has them.
 pub fn writer<W: Write>(out: W) -> Writer<W> {
     WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out)
+}
+
+/// Why a line could not be written, with the kind that the system gave.
+pub fn io_error(error: csv::Error) -> std::io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => std::io::Error::other(format!("{other:?}")),
+    }
 }
 
 /// The values of a row as CSV fields; NULL is an empty one.

@@ -273,6 +273,8 @@ fn check_tells_what_a_simulation_will_cost_before_it_begins() {
     let long = with("kind = \"performance\"\nduration_s = 10", "kind = \"performance\"\nduration_s = 86400");
     let long = said(&long.replace("target_iops = 100", "target_iops = 10000"));
     assert!(long.contains("about 4 h"), "{long}");
-    let closed = said(&with("target_iops = 100", "sessions = 4096"));
+    // A drill needs a rate.
+    let closed = with("target_iops = 100", "sessions = 4096");
+    let closed = said(closed.split("[[test]]\nkind = \"drill\"").next().expect("what comes before it"));
     assert!(closed.contains("the load has no rate") && closed.contains("`--until 2`"), "{closed}");
 }
