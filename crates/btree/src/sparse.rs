@@ -126,7 +126,7 @@ impl SparsePage {
         })
     }
 
-    /// Restores a sparse page from its edits, as [`Self::ops`], [`Self::dbtime`] and [`Self::flush_type`] described
+    /// Restores a sparse page from its edits, as [`Self::ops`], its dbtime and [`Self::flush_type`] described
     /// it. `None` if they do not fit.
     pub fn restored(
         source: Rc<dyn NodeFunction>,

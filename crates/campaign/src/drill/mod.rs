@@ -4,7 +4,7 @@
 //! [`Topology`] says what there is, [`Node`] is one host of it, [`ArbiterNode`] the arbiter. [`conduct`] lets
 //! hosts live and fail through a [`DrillHosts`], which a simulation and the agent of a host each implement.
 //! Each host and the arbiter keep a journal, on real hosts as a file ([`JournalEnd`]), in a simulation in
-//! memory. [`review`] makes one history of all journals and judges it.
+//! memory. [`mod@review`] makes one history of all journals and judges it.
 //!
 //! Invariants
 //! 1. A commit counts as acknowledged only after the engine has reported it as durable, and what a copy holds

@@ -33,7 +33,7 @@ pub fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     quoted.collect::<Vec<_>>().join(",")
 }
 
-/// Original text of a field that [`line`] wrote.
+/// Original text of a field that [`line()`] wrote.
 pub fn plain(field: &str) -> &str {
     match field.strip_prefix('\'') {
         Some(rest) if is_formula(rest) => rest,

@@ -1,6 +1,6 @@
 //! How sure a difference of two runs is, when what follows each other in time is alike.
 //!
-//! Each figure has one estimator: a ratio of sums ([`batch_means`]) or a quantile of all operations, over
+//! Each figure has one estimator: a ratio of sums (`results::batch_means`) or a quantile of all operations, over
 //! stretches of time.
 //! * The interval of a percentile follows from the share of operations above it in each stretch: the interval
 //!   of that share, read off the distribution of all operations (*Woodruff*). It is never narrower than the

@@ -61,7 +61,7 @@ impl HostConnection for RealConnection {
     }
 }
 
-/// Makes the kernel notice a silent peer within [`SILENCE_LIMIT_S`]. TCP alone would retry for a quarter of an hour
+/// Makes the kernel notice a silent peer within [`SILENCE_LIMIT`]. TCP alone would retry for a quarter of an hour
 /// with growing pauses, so that a reconnected cable would be noticed late.
 fn notice_silence(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
