@@ -1,7 +1,7 @@
 //! The real world: files on real disks through completion-based I/O (io_uring, or polling where io_uring is refused).
 //!
-//! Purpose: implement [`Host`](crate::Host) with compio. [`run`] makes a runtime on the current thread; every shard is a
-//! thread, pinned to a core, with a runtime of its own.
+//! Purpose: implement [`Host`](crate::Host) with compio. [`run`] makes a runtime on the current thread; every shard is
+//! a thread, pinned to a core, with a runtime of its own.
 //!
 //! Invariants
 //! 1. A buffer given to the kernel stays allocated until the kernel has let go of it: an operation whose future is

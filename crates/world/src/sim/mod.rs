@@ -32,8 +32,8 @@
 //! 3. After a power cut, or the end of its process, nothing of the host runs on, and none of its operations completes.
 //! 4. Dropping the simulation frees all tasks, files and requests, also those that hold a `World` of it.
 //!
-//! Limits: one simulation is one thread; several run [`side_by_side()`]. A host that is dead never answers, so a harness
-//! that awaits one of its operations gets [`Outcome::Stuck`].
+//! Limits: one simulation is one thread; several run [`side_by_side()`]. A host that is dead never answers, so a
+//! harness that awaits one of its operations gets [`Outcome::Stuck`].
 
 mod content;
 mod death;
