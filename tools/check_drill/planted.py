@@ -196,7 +196,7 @@ def plant(drill, folder):
         changed = copy.deepcopy(drill)
         where = mistake(changed)
         broken, untrue = changed.findings() if where else ([], [])
-        # A mistake of the protocol has to be seen as a broken promise, also when the report names none.
+        # A mistake of the protocol has to be seen as a broken promise, regardless of the report.
         yield mistake.__name__, where, broken if mistake in PROTOCOL else untrue
     first = drill.hosts[0]
     data = (folder / "hosts" / first.author / "drill.jsonl").read_bytes()
