@@ -235,6 +235,7 @@ impl FlushMap {
                     // A process that was killed may have left it in the kernel's memory alone. What comes behind must
                     // not be durable before it.
                     file.sync().await?;
+                    world.sync_dir(directory_of(&flush_map_path(path))).await?;
                     let versions = Versions::of(&contents);
                     let needed = versions.framed.entries().len() * ENTRY_BYTES;
                     *self.0.versions.borrow_mut() = versions;
