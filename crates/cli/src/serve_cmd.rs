@@ -15,7 +15,7 @@ pub struct ServeArguments {
     /// Folder in which each run has a folder of its own, or a solution file (.toml).
     #[arg(value_name = "RUNS|SOLUTION", default_value = "runs")]
     served: PathBuf,
-    /// Address to listen on. Anyone who can reach it can read the runs; a solution file needs a loopback address.
+    /// Address to listen on. Each user who can reach it can read the runs; a solution file needs a loopback address.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8600")]
     listen: SocketAddr,
 }

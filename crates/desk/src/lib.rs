@@ -9,7 +9,7 @@
 //! Limits: no encryption and no login.
 #![allow(
     clippy::disallowed_methods,
-    reason = "this crate reads evidence files and answers requests for pages"
+    reason = "this crate answers requests for pages: it reads evidence, writes new files, and simulates on a thread of its own"
 )]
 
 mod answer;

@@ -7,7 +7,7 @@
 //! 3. On a loopback address, requests that name another host are refused: a page elsewhere cannot read runs through the
 //!    browser of the user who serves them.
 //!
-//! Limits: bind to another address only in a network where everyone may read the runs.
+//! Limits: bind to another address only in a network whose users may all read the runs.
 
 use std::io;
 use std::path::{Path, PathBuf};

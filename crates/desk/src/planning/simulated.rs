@@ -42,7 +42,7 @@ pub enum State {
     Running,
     /// Every load was simulated or refused.
     Done,
-    /// Someone asked for its end.
+    /// The page asked for its end.
     Stopped,
 }
 

@@ -325,6 +325,12 @@ fn logs_closed(view: &TestView<'_>) -> (Option<u64>, Option<u64>) {
     (logs, logs.map(|_| bytes.sum()))
 }
 
+/// Whether a share is within the published limit of the condition `name`, which is in percent.
+pub fn holds(name: &str, share: Option<f64>) -> bool {
+    let rule = grade::condition(name).map(Rule::published);
+    rule.is_some_and(|rule| rule.holds(share.map(|share| 100.0 * share)))
+}
+
 /// Steadiness of a load over the quarters of its window. Quarters are whole samples: a second more or less would look
 /// like a change in a short window.
 fn steadiness(view: &TestView<'_>) -> Option<Steadiness> {
@@ -358,10 +364,6 @@ fn steadiness(view: &TestView<'_>) -> Option<Steadiness> {
     let latency_change_max = latencies.into_iter().try_fold(0.0f64, |most, change| Some(most.max(change?)));
     let first = view.sample_totals(Scope::All, &[WRITE])[0].count as f64 / view.samples.seconds(0);
     let write_start = (all_writes.count > 0).then(|| first / mean(all_writes.count));
-    let holds = |name: &str, share: Option<f64>| {
-        let rule = results::grade::condition(name).map(Rule::published);
-        rule.is_some_and(|rule| rule.holds(share.map(|share| 100.0 * share)))
-    };
     Some(Steadiness {
         quarter_read_latency_ms: reads.iter().map(IoTotals::latency_ms).collect(),
         quarter_write_latency_ms: writes.iter().map(IoTotals::latency_ms).collect(),

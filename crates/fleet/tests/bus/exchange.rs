@@ -190,7 +190,7 @@ impl Scenario {
         if self.hosts.iter().any(|host| host.running || host.passed > 0) {
             assert!(self.durable.go, "tests started before everyone was ready");
         }
-        // A host that passed point n did so after everyone who still runs had come to it.
+        // A host that passed point n did so after every host that still runs had come to it.
         let ahead = self.hosts.iter().map(|host| host.passed).max().unwrap_or(0);
         for host in self.hosts.iter().filter(|host| host.running) {
             assert!(

@@ -3,6 +3,7 @@
 //! Limits: quarters say which figure moved and when, not what moved it.
 
 use crate::report::model::{Cause, Proof, Steadiness, TestReport};
+use crate::report::sections::holds;
 use crate::report::text::significant;
 
 use super::facts::percent;
@@ -11,10 +12,6 @@ use super::remedies;
 /// The cause of a test that was not steady; `None` for one that was, and for one without quarters.
 pub fn unsteady(report: &TestReport) -> Option<Cause> {
     let steadiness = report.steadiness.as_ref().filter(|steadiness| !steadiness.steady)?;
-    let holds = |name: &str, share: Option<f64>| {
-        results::grade::condition(name)
-            .is_some_and(|rule| results::Rule::published(rule).holds(share.map(|share| share * 100.0)))
-    };
     let is_cold = !holds("write_start_percent", steadiness.write_start);
     let is_slower = !holds("latency_change_percent", steadiness.latency_change_max);
     let quarter = match is_slower {
