@@ -46,8 +46,9 @@ pub(crate) struct Coldness {
 }
 
 impl Coldness {
-    /// Creates the model for `space_bytes` in this many regions, as in `Residency`. Extents are treated after the
-    /// delay, this many per second.
+    /// Creates the model. `regions`: number of regions that `space_bytes` are divided into, as in `Residency`.
+    /// `delay_s`: time without a write after which an extent is treated. `jobs_per_s`: extents that can be treated
+    /// per second.
     pub fn new(space_bytes: u64, regions: u32, extent_bytes: u64, delay_s: f64, jobs_per_s: f64) -> Coldness {
         let region_bytes = region_bytes(space_bytes, regions, extent_bytes);
         let count = space_bytes.div_ceil(region_bytes).max(1) as usize;
@@ -84,7 +85,7 @@ impl Coldness {
         hash >> 32 < of_two_to_32(treated(self.regions[self.region(at)].cold, parts))
     }
 
-    /// Mean over ranges (begin and end) of a function of the share of cold extents.
+    /// Mean of `of_cold(share of cold extents)` over `ranges` (begin and end, bytes), weighted by bytes.
     pub fn mean(&self, ranges: &[(u64, u64)], of_cold: impl Fn(f64) -> f64) -> f64 {
         let (mut bytes, mut sum) = (0.0, 0.0);
         for (index, region) in self.regions.iter().enumerate() {
@@ -98,7 +99,7 @@ impl Coldness {
         if bytes > 0.0 { sum / bytes } else { of_cold(1.0) }
     }
 
-    /// Recomputes the shares if that is due. Returns whether it was.
+    /// Recomputes each region's share of cold extents, at most every 10 s. Returns whether it did.
     pub fn look(&mut self, now_ns: u64) -> bool {
         if now_ns < self.next_look_ns || self.writes == 0 || now_ns == 0 {
             return false;

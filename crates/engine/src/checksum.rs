@@ -45,8 +45,8 @@ pub struct MadeOf<'a> {
 }
 
 impl<'a> MadeOf<'a> {
-    /// Adds a check of whole pages against what was written. The page checksum misses swapped sectors with equal
-    /// parities.
+    /// Adds a check of whole pages against the contents that the program wrote. It finds what the page checksum
+    /// misses: swapped sectors with equal parities.
     pub fn written(self, is_sound: &'a dyn Fn(u32, PageRef<'_>) -> bool) -> MadeOf<'a> {
         MadeOf { is_sound: Some(is_sound), ..self }
     }
@@ -246,7 +246,8 @@ impl Trees {
         Ok(trees)
     }
 
-    /// Judges the zero pages that were found, and adds damage that keeps the trees from telling more.
+    /// Decides for each zero page whether it is damage: it is, if a tree refers to it. Adds damage that left the
+    /// pages in use unknown.
     async fn settle(self, pieces: &PieceReader<'_>, last: u32, findings: &mut PageFindings) -> Result<()> {
         let zero = std::mem::take(&mut findings.zero);
         if let Some(used) = self.used.filter(|_| !zero.is_empty()) {

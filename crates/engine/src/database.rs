@@ -94,7 +94,8 @@ impl Database {
         }))
     }
 
-    /// Appends a page in its coding, without making the bytes of a page that has none.
+    /// Appends the log coding of a page to `out`. A sparse page (edits of its template page) is encoded from its
+    /// edits; its bytes are not built.
     pub(crate) fn encode_page(&self, pgno: u32, page: &CachedPage, out: &mut Vec<u8>) {
         let page = match page {
             CachedPage::Sparse(page) => {
@@ -151,7 +152,7 @@ impl Database {
         header::write(&mut header, &self.file, IoClass::HousekeepingWrite).await
     }
 
-    /// The turn to extend the file; `None` if another task has it.
+    /// Begins an extension of the file; `None` if another task extends it.
     pub(crate) fn begin_extending(&self) -> Option<Extending<'_>> {
         // Not `then_some`: a turn that is made and dropped gives back that of another task.
         (!self.extending.replace(true)).then(|| Extending(self))
@@ -194,8 +195,8 @@ impl Database {
         Ok(is_short)
     }
 
-    /// Cuts the file to `pages` pages. The cut is durable once the file has been synced. Returns whether the file was
-    /// longer.
+    /// Truncates the file to `pages` pages. The new length is durable once the file has been synced. Returns whether
+    /// the file was longer.
     pub(crate) async fn cut_file(&self, pages: u32) -> Result<bool> {
         let bytes = (u64::from(pages) + 2) * self.page_bytes as u64;
         let is_long = self.file.file().size().await? > bytes;

@@ -34,7 +34,8 @@ pub struct Counters(Rc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     counted: RefCell<FileCounters>,
-    /// Operations in flight; as many slots as there ever were at once.
+    /// Class and start of each operation in flight. The slab keeps its slots, so its length is the largest number
+    /// that were in flight at once.
     in_flight: RefCell<Slab<(IoClass, Time)>>,
 }
 
@@ -51,7 +52,7 @@ impl Counters {
         counters.syncs.merge(&counted.syncs);
     }
 
-    /// Notes the begin of an operation, which waits until it is [completed](Operation::completed) or dropped.
+    /// Begins an operation. It counts as in flight until it is [completed](Operation::completed) or dropped.
     pub fn begin(&self, class: IoClass, now: Time) -> Operation<'_> {
         let slot = self.0.in_flight.borrow_mut().insert((class, now));
         Operation { counters: self, slot }

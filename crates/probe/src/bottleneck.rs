@@ -10,19 +10,21 @@ use crate::least_squares::least_squares;
 /// Input of a prediction: logarithm of the block size, logarithm of the outstanding operations, read share.
 pub type Place = [f64; 3];
 
-/// Parameters of the formula. Logarithms of times in pairs, of an operation and of a byte: alone, in the shared part,
-/// each of reads and then of writes; in the part of reads; in that of writes. At the end, how sharply the narrowest
-/// part decides.
+/// Parameters of the formula. Numbers 0 to 11 are pairs of natural logarithms: seconds per operation, seconds per
+/// byte. Pairs 0 and 2: a single read, a single write. Pairs 4 and 6: a read and a write in the part that both share.
+/// Pair 8: the part for reads only. Pair 10: the part for writes only. Number 12: logarithm of the sharpness with
+/// which the narrowest part decides.
 #[derive(Debug, Clone)]
 pub struct Bottleneck {
     numbers: [f64; 13],
 }
 
-/// Most deviation in the logarithm that counts with its square; more counts less, so that no odd point bends the rest.
+/// Threshold of the Huber loss, as a deviation of the logarithm. Larger deviations count linearly instead of squared,
+/// so that one odd point does not bend the fit.
 const ODD: f64 = 0.3;
-/// Weight of what the numbers are expected to be.
+/// Weight of the distance between the parameters and their start values ([`expected`]).
 const EXPECTED: f64 = 0.02;
-/// Logarithm of the least time that is told from none.
+/// Smallest logarithm of a time; smaller values count as this, which is practically zero.
 const NONE: f64 = -40.0;
 const ROUNDS: usize = 300;
 
@@ -59,7 +61,7 @@ impl Bottleneck {
     }
 }
 
-/// The numbers that the simplest storage would have that does these rates.
+/// Start values of the fit: the parameters of the simplest storage that reaches the measured rates.
 fn expected(places: &[Place], ln_rates: &[f64]) -> [f64; 13] {
     let least = |of: &dyn Fn(usize) -> f64| (0..places.len()).map(of).fold(f64::INFINITY, f64::min);
     let fewest = least(&|index| places[index][1]);
@@ -83,7 +85,7 @@ fn expected(places: &[Place], ln_rates: &[f64]) -> [f64; 13] {
     numbers
 }
 
-/// A deviation whose square grows as a square does while it is small, then as its size (Huber).
+/// Deviation for the Huber loss: its square is quadratic for small deviations and linear for large ones.
 fn damped(off: f64) -> f64 {
     let size = off.abs();
     if size <= ODD { off } else { off.signum() * (ODD * (2.0 * size - ODD)).sqrt() }

@@ -4,12 +4,13 @@ use crate::linear::{Cholesky, dot};
 
 /// Step of the slopes.
 const STEP: f64 = 1e-6;
-/// Improvement of the sum that is not worth another round.
+/// Convergence limit: a round that reduces the sum of squares by a smaller share is the last one.
 const ENOUGH: f64 = 1e-9;
-/// Most damping: steps have no length any more.
+/// Largest damping. Beyond it a step would have practically no length, so the search ends.
 const DAMPED: f64 = 1e12;
 
-/// Walks from `start` to where the squares of `deviations` have the smallest sum, in at most `rounds` rounds.
+/// Levenberg-Marquardt search from `start` for the minimum of the sum of squares of `deviations`, in at most `rounds`
+/// rounds.
 pub fn least_squares(start: &[f64], rounds: usize, deviations: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
     let mut at = start.to_vec();
     let mut off = deviations(&at);

@@ -22,15 +22,15 @@ const SETTLE: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_secs(4);
 /// Time that one point takes, s.
 pub const POINT_SECONDS: u64 = SETTLE.as_secs() + WINDOW.as_secs();
-/// Longest latency that the histogram tells from longer ones.
+/// Upper end of the latency histogram; longer latencies count as this one.
 const LONGEST: Duration = Duration::from_secs(600);
-/// Size of the writes that fill the file, and how many are outstanding.
+/// Size of the writes that fill the file, bytes, and the number of outstanding ones.
 const MAKING: (usize, u64) = (1 << 20, 8);
-/// Size of the reads that warm caches, and how many are outstanding in each file.
+/// Size of the reads that warm caches, bytes, and the number of outstanding ones in each file.
 const WARMING: (u64, u64) = (64 << 10, 32);
-/// Size of the reads that show whether the storage is at rest, how many make a sample, and how long that may take.
+/// Reads that show whether the storage is idle: their size in bytes, the number in a sample, and the longest wait.
 const RESTING: (u64, u32, Duration) = (4096, 16, Duration::from_secs(60));
-/// How much longer than before the first point such reads take at most where it is at rest.
+/// Largest ratio of the latency of such reads to that before the first point at which the storage counts as idle.
 const REST: f64 = 1.5;
 /// Largest share by which the two halves of a steady window may differ, in addition to chance.
 const STEADY: f64 = 0.1;
@@ -88,8 +88,8 @@ impl Ground {
         all(readers.collect()).await
     }
 
-    /// Waits until what earlier points wrote has left the caches of the storage: until single reads take about as long
-    /// as before the first point, until `ends` says so, or for a minute.
+    /// Waits until the storage has written its caches out. Single reads then take about as long as before the first
+    /// point. Waits at most a minute, or until `ends` returns true.
     ///
     /// # Errors
     /// A read fails.
@@ -208,7 +208,7 @@ async fn all(tasks: Vec<Task<world::Result<()>>>) -> world::Result<()> {
     outcome
 }
 
-/// Permutation of 0..`all` whose neighbours lie far apart: returns the place of a number.
+/// Permutation of 0..`all` that maps neighbours to distant places. Returns the place of `number`.
 fn scattered(number: u64, all: u64) -> u64 {
     // A prime that divides no count of blocks of a file that could be made.
     (u128::from(number) * 2_147_483_647 % u128::from(all)) as u64

@@ -62,14 +62,14 @@ enum Message {
     Line(String),
 }
 
-/// Receiver of the messages of all domains.
+/// Receiver of the messages of all domains, on the thread that writes the rows.
 #[derive(Default)]
 struct Heard {
     is_interrupted: AtomicBool,
     not_kept: Mutex<Option<RecordError>>,
 }
 
-/// Recorder and watcher that a domain among several uses to send its messages.
+/// Sender side of a domain among several: its recorder and watcher.
 struct Teller<'a> {
     side: &'a Side<Message>,
     heard: &'a Heard,
@@ -212,7 +212,8 @@ impl Campaigns<'_> {
     }
 }
 
-/// Connection of a domain that has no other to meet.
+/// Connection for a simulation with a single domain: none, because there is no other domain to exchange messages
+/// with.
 fn alone(_simulation: &Simulation) -> Option<Meeting> {
     None
 }

@@ -16,11 +16,11 @@ use crate::parts::PartsWatch;
 pub struct Merger<'a> {
     recorder: &'a mut dyn Recorder,
     hosts: usize,
-    /// Latest row of each host for each test, by its number.
+    /// Latest row of each host, by test number.
     tests: BTreeMap<u32, Vec<Option<Test>>>,
     fault_log: &'a FaultLog,
     parts: Option<PartsWatch<'a>>,
-    /// Verdicts that expected faults have changed.
+    /// Verdicts that a scheduled fault has changed, for example to `info`.
     relieved: Vec<Verdict>,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Merger<'a> {
         Merger { recorder, hosts, tests: BTreeMap::new(), fault_log, parts, relieved: Vec::new() }
     }
 
-    /// Verdicts of a campaign, with those that expected faults have changed.
+    /// Replaces each verdict that a scheduled fault has changed by its changed form; all others pass unchanged.
     pub fn in_the_light(&self, verdicts: Vec<Verdict>) -> impl Iterator<Item = Verdict> {
         verdicts.into_iter().map(|verdict| {
             let same = |other: &&Verdict| {

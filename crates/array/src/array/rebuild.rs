@@ -30,11 +30,11 @@ const PATROL_BYTES: u64 = 1 << 20;
 enum WorkRange {
     /// Range of the drive in a lost slot.
     Drive { slot: usize, start: u64, bytes: u64 },
-    /// Piece of a pool; its first bytes have been moved already.
+    /// Piece of a pool that moves; its first `into` bytes have been moved already.
     Piece { to: PieceMove, into: u64 },
 }
 
-/// Step in progress: its part, its first byte on the drive, and its end.
+/// Step in progress: its range, its first byte, and its end on the drive.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     part: WorkRange,
@@ -56,7 +56,7 @@ enum Purpose {
 pub enum RebuildStatus {
     /// The drive has not been given up yet.
     Waiting,
-    /// No spare is left, or no room in the pool: the data stay without redundancy.
+    /// No spare drive and no room in the pool is left: the data stay without redundancy.
     NoSpare,
     /// In progress; share of the work that has begun, 0 to 1.
     UnderWay(f64),
@@ -79,11 +79,11 @@ pub(super) struct RebuildState {
     next_step_ns: u64,
     /// Whether a timer for the next step is set.
     is_timed: bool,
-    /// Number of pieces without a new place.
+    /// Whether pieces have no new place, because the pool has no room.
     without_room: bool,
-    /// Offset on the drive from which it cannot be rebuilt any more.
+    /// Offset on the drive from which on its data are lost: too many other drives of the group are lost.
     lost_from: Option<u64>,
-    /// Whether the spare was lost as well; its rebuild then replaced this one.
+    /// Spare drive that was lost during the rebuild; the rebuild of the spare replaced this one.
     lost_spare: Option<usize>,
     ended: bool,
     started: bool,
@@ -96,8 +96,8 @@ impl RebuildState {
 }
 
 impl Array {
-    /// Progress of the rebuild of `drive`, or of the copying of its data; `None` if it was not lost, or belongs to
-    /// nothing.
+    /// Progress of the rebuild of `drive`; in a replicated store, of the new copies of its extents. `None` if the
+    /// drive was not lost, or belongs to no group, pool or store.
     pub fn rebuild(&self, drive: usize) -> Option<RebuildStatus> {
         let of_drive = |state: &&RebuildState| matches!(state.purpose, Purpose::Lost { drive: lost, .. } if lost == drive);
         match self.rebuilds.iter().find(of_drive) {
@@ -107,7 +107,7 @@ impl Array {
         }
     }
 
-    /// Whether the last rebuild of a slot met data that are lost.
+    /// Whether the last rebuild of a slot found data that are lost.
     pub(super) fn is_given_up(&self, group: usize, slot: usize) -> bool {
         let last = self.rebuilds.iter().rfind(|state| state.is_of(group, slot));
         last.is_some_and(|state| state.status == RebuildStatus::Lost)
@@ -306,7 +306,7 @@ impl Array {
         }
     }
 
-    /// Reads what a step needs and writes it, or gives the step up.
+    /// Issues the reads and the write of a step; a step whose data are lost is given up.
     fn issue_step(&mut self, index: usize, step: u32) {
         let state = &mut self.rebuilds[index];
         let Some(Step { part, start, end }) = state.under_way.get(&step).copied() else { return };
@@ -349,8 +349,8 @@ impl Array {
         self.part_done(id);
     }
 
-    /// Handles a finished step: what it rebuilt can be read, up to the first step in progress. A step that lost a
-    /// drive is repeated with what is left.
+    /// Handles the end of a step. What the rebuild has restored can be read, up to the first step in progress. A step
+    /// that lost a drive is repeated with the drives that are left.
     pub(super) fn rebuilt(&mut self, index: usize, step: u32, is_lost: bool) {
         if is_lost {
             self.issue_step(index, step);

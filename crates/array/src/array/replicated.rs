@@ -38,7 +38,7 @@ struct Node {
     /// Written ranges that are not drained yet: first byte in the store, bytes.
     drain: VecDeque<(u64, u64)>,
     draining: usize,
-    /// Number of times that a block is in `drain`, or is being drained.
+    /// For each block: how often it is in `drain` or being drained.
     undrained: FixedHashMap<u64, u32>,
 }
 

@@ -135,7 +135,7 @@ impl ThinState {
         })
     }
 
-    /// End of the space that has ever been used.
+    /// End of the part of the pool that has ever been used, bytes.
     pub fn high_water(&self) -> u64 {
         self.first_byte + self.next * self.chunk_bytes
     }
@@ -156,7 +156,7 @@ impl ThinState {
         self.chunk_bytes
     }
 
-    /// Marks that all chunks are held from now on by a snapshot or clone of this number.
+    /// Counts a new snapshot or clone, which from now on shares all chunks. Returns its number.
     pub fn mark(&mut self) -> u32 {
         self.taken += 1;
         self.taken
@@ -177,13 +177,14 @@ impl ThinState {
         self.clones.iter().filter(|clone| clone.is_alive()).map(|clone| clone.mark)
     }
 
-    /// Whether a snapshot or clone holds chunks of this age that volumes have.
+    /// Whether a kept snapshot or a clone shares the chunks that were written when `born` snapshots and clones had
+    /// been taken. A write to a shared chunk must go to a new place.
     fn is_held(&self, born: u32) -> bool {
         self.snapshots.back().copied().max(self.alive_clones().last()) > Some(born)
     }
 
-    /// Place for a write to a chunk, whether it was newly taken, and the place that the volume leaves to snapshots and
-    /// clones. `None` if the pool is full.
+    /// Finds the place for a write to a chunk. Returns the place, whether it was newly allocated, and the old place
+    /// that stays with snapshots and clones. `None` if the pool is full.
     fn place_to_write(&mut self, volume: &mut ThinMap, chunk: u64) -> Option<(u64, bool, Option<u64>)> {
         let known = volume.find(chunk);
         if let Some(run) = known.filter(|run| !self.is_held(run.born)) {
@@ -197,14 +198,14 @@ impl ThinState {
         Some((place, true, known.map(|old| old.place)))
     }
 
-    /// Notes that a volume leaves a chunk that is held.
+    /// Notes that a volume no longer uses a chunk that a snapshot or clone shares.
     fn leave(&mut self, place: u64, born: u32) {
         self.held.push(Held { place, born, gone: self.taken });
         let holders = self.clones.iter_mut().filter(|clone| clone.is_alive() && clone.mark > born);
         holders.for_each(|clone| clone.held_chunks += 1);
     }
 
-    /// Frees what nothing holds any more after a snapshot or clone was removed.
+    /// Frees the chunks that no snapshot or clone shares any more, after one was removed.
     pub fn release(&mut self) {
         let mut marks: Vec<u32> = self.snapshots.iter().copied().chain(self.alive_clones()).collect();
         marks.sort_unstable();
@@ -323,7 +324,7 @@ impl Array {
         self.write_group(id, controller, self.hardware.thin_pools[pool].group);
     }
 
-    /// Places for a write, with the table of chunks; `None` if the pool is full.
+    /// Allocates the places of a write and of its entries in the table of chunks; `None` if the pool is full.
     fn take_chunks(&mut self, volume: usize, pool: usize, pieces: &VolumeRanges) -> Option<VolumeRanges> {
         let mut table_block = None;
         let mut places = VolumeRanges::new();
@@ -369,7 +370,7 @@ impl Array {
         }
     }
 
-    /// State of a pool for people: how full it is.
+    /// State of a pool as text for users: how full it is.
     pub(super) fn thin_state(&self, pool: usize) -> String {
         let state = &self.thin_pools[pool];
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);

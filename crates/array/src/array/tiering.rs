@@ -346,7 +346,7 @@ impl Array {
         state.relocations += 1;
         state.rank(&used, exp_minus(std::f64::consts::LN_2 * half_lives));
         if is_settled && state.relocations == 1 {
-            // It has been so for long.
+            // The pool is settled: its slices have long been on their tiers, so no data move.
             while let Some(next) = state.next_move() {
                 state.settle(next);
             }

@@ -10,7 +10,7 @@ pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 
-/// The same numbers everywhere, from a seed.
+/// Seeded random numbers, the same on every machine.
 pub struct Numbers(u64);
 
 impl Numbers {
@@ -67,8 +67,8 @@ pub struct Rig {
     next_id: u64,
     under_way: BTreeMap<RequestId, (Time, StorageOp)>,
     completed: Vec<RequestId>,
-    /// Lets time pass in the array up to its next completion, as a simulated world does; else it is asked at each
-    /// step.
+    /// Whether simulated time jumps to the array's next completion, as a simulated world does; otherwise the array is
+    /// polled at each step.
     pub runs_ahead: bool,
 }
 
@@ -96,8 +96,8 @@ impl Rig {
         self.array.submit(self.now, request);
     }
 
-    /// Keeps `depth` requests under way for so long. Checks what every model owes: each request completes once, and
-    /// time never goes back.
+    /// Keeps `depth` requests in flight for `seconds`. Checks two properties of every model: each request completes
+    /// once, and time never goes back.
     pub fn run(&mut self, depth: usize, seconds: f64, mut next: impl FnMut() -> Request) -> Seen {
         let (start, mut seen) = (self.now, Seen::default());
         let end = Time { ns: start.ns + (seconds * 1e9) as u64 };
@@ -179,7 +179,7 @@ pub fn random_reads(seed: u64, span: u64, bytes: u64) -> impl FnMut() -> Request
     move || (0, StorageOp::Read, numbers.below(span / bytes) * bytes, bytes)
 }
 
-/// Random reads and, `writes` times in a hundred, writes.
+/// Random requests in the first `span` bytes: `writes` of 100 are writes, the others are reads.
 pub fn mixed(seed: u64, span: u64, bytes: u64, writes: u64) -> impl FnMut() -> Request {
     let mut numbers = Numbers::new(seed);
     move || {

@@ -55,7 +55,7 @@ impl Pager for View<'_> {
 }
 
 impl Cache {
-    /// View of the present pages of one database.
+    /// View of the pages of one database that are in the cache now.
     pub(crate) fn view(&self, db: u8) -> View<'_> {
         let now_ns = self.0.world.now().ns;
         let frames = self.0.frames.borrow();

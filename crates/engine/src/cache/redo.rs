@@ -42,7 +42,7 @@ pub(crate) enum Base {
     File,
     /// The log that is being replayed.
     Log,
-    /// Another copy: as whole as from the log, and perhaps newer than the position of replay.
+    /// Another copy: a whole page, as from the log, perhaps newer than the replay position.
     Copy,
 }
 
@@ -83,7 +83,7 @@ impl Frame {
         }
     }
 
-    /// State of the page in the file, if it was read, is unchanged, and is newer than `dbtime`.
+    /// Digest of the page in the file, if the page was read, redo has not changed it, and it is newer than `dbtime`.
     fn newer_in_file(&self, dbtime: u64) -> Option<InFile> {
         let in_file = match &self.content {
             Content::InFile(pending) => pending.in_file?,
@@ -158,10 +158,10 @@ impl Cache {
         outcome
     }
 
-    /// Replaces a page by the whole page in the log. Returns what the file had.
+    /// Replaces a page by the whole page from the log. Returns whether the replaced page had passed its check.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// The reason why the page cannot be replaced.
     pub(crate) fn rebuild(
         &self,
         key: PageKey,
@@ -185,10 +185,10 @@ impl Cache {
         Ok(before)
     }
 
-    /// Handles a further whole page in the log, of the very version that redo has reached.
+    /// Handles another page image in the log of the version that redo has already reached.
     ///
     /// # Errors
-    /// If it makes no sense.
+    /// The image does not decode or contradicts the page.
     pub(crate) fn renew(&self, key: PageKey, image: LoggedPage) -> Result<(), String> {
         let mut frames = self.0.frames.borrow_mut();
         let frame = frames.find(key).ok_or_else(left_memory)?;
@@ -218,7 +218,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Replaces the page behind the last replayed record, which ends `at`; `None` if it is not in memory.
+    /// Replaces a cached page by a copy of it from another host. `at`: end of the last replayed record, which becomes
+    /// the page's log position. Returns `None` if the page is not in memory.
     pub(crate) fn put(&self, key: PageKey, page: PageBuf, at: LogPosition) -> Option<()> {
         let mut frames = self.0.frames.borrow_mut();
         let frame = frames.find(key)?;
@@ -237,20 +238,20 @@ impl Cache {
         frames.get(frames.find(key)?).version()
     }
 
-    /// Makes all pages at the end of redo.
+    /// Builds the bytes of all deferred pages at the end of redo.
     ///
     /// # Errors
-    /// A page of which the log makes no sense.
+    /// A deferred page whose image or changes do not fit.
     pub(crate) fn make_all(&self) -> Result<()> {
         let keys: Vec<PageKey> = self.0.frames.borrow().without_bytes().collect();
         keys.into_iter().try_for_each(|key| self.make(key).map(drop))
     }
 
-    /// Makes the bytes of a page from its waiting changes. Frees the frame of one that equals the file; the next
-    /// operation reads it. Returns whether the page was made.
+    /// Builds the bytes of a deferred page from its waiting changes. Frees the frame of a page that equals the one in
+    /// the file; the next operation reads it. Returns whether the bytes were built.
     ///
     /// # Errors
-    /// A page of which the log makes no sense.
+    /// An image or a change that does not fit.
     pub(crate) fn make(&self, key: PageKey) -> Result<bool> {
         let mut frames = self.0.frames.borrow_mut();
         let Some(frame) = frames.find(key) else { return Ok(false) };
@@ -271,7 +272,8 @@ impl Cache {
         }
     }
 
-    /// Makes a page that has reached the version in the file; if both are equal, nothing of it stays in memory.
+    /// Builds a deferred page that has reached the version in the file, or that has too many waiting changes. If the
+    /// result equals the page in the file, the frame keeps no bytes.
     fn make_if_due(&self, frames: &mut Frames, frame: u32) -> Result<(), String> {
         let slot = frames.get_mut(frame);
         let key = slot.key();

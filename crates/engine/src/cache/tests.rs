@@ -88,7 +88,8 @@ fn pages_read_ahead_stay_until_they_are_used() {
     });
 }
 
-/// Runs `waiting` while every page is held, and then for ten seconds without.
+/// Runs `waiting` against a cache whose pages are all pinned; they are unpinned after one second. Fails if `waiting`
+/// has not ended ten seconds later.
 fn when_room_comes<F: Future<Output = ()>>(waiting: impl FnOnce(World, Cache) -> F) {
     let sim = Simulation::new(1, SimConfig::default());
     let world = sim.host("h");

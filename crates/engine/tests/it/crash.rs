@@ -107,7 +107,7 @@ fn a_row_that_was_torn_unseen_is_accounted_for_by_a_dropped_sync_of_its_own_data
     }
 }
 
-/// A database that was loaded and lost its power, as files.
+/// Files of an instance that lost power under load, and its configuration.
 fn crashed(seed: u64) -> (Snapshot, InstanceConfig) {
     let (sim, world) = new_simulation(seed);
     let mut random = Random::new(seed);
@@ -139,7 +139,8 @@ fn redo_by_page_finds_the_rows_that_redo_in_log_order_finds_and_repeats_its_trac
     assert_ne!(sim.trace_hash(), in_order.trace_hash(), "both ways do the same I/O");
 }
 
-/// Every operation of the recovery of these files fails once, and is where the power fails once.
+/// Fails each operation of the recovery of these files once, and cuts the power at each once. Returns their number,
+/// and the branches that were seen.
 fn fail_everywhere(files: &Snapshot, config: &InstanceConfig) -> (u64, BranchCounts) {
     let (sim, world) = files.restore();
     sim.set_faults(Faults::default());
@@ -178,7 +179,7 @@ fn fail_everywhere(files: &Snapshot, config: &InstanceConfig) -> (u64, BranchCou
     (delivered, branches)
 }
 
-/// Durable transactions until the log has rolled twice.
+/// Commits durable transactions until the log has rolled twice.
 async fn roll_twice(instance: Instance) {
     for n in 0..u32::MAX {
         if instance.log_rolls() == 2 {
@@ -196,8 +197,8 @@ async fn roll_twice(instance: Instance) {
     }
 }
 
-/// The process ends at each operation, between a write and its sync, too. What the next one finds it has to
-/// make durable before it builds on it: a power cut then loses everything that is not synced.
+/// The process ends at each operation, including between a write and its sync. The next process must make durable
+/// what it finds before it builds on it, because a power cut then loses everything without a sync.
 #[test]
 fn what_a_recovery_finds_survives_a_power_cut_wherever_the_process_before_has_ended() {
     let lose_all = || Faults { power_cut: PowerCut::lose_all(), ..Faults::default() };

@@ -12,7 +12,8 @@ use engine::{Durability, Instance, InstanceConfig, LogPosition, LogStore};
 use world::World;
 use world::sim::{Death, Faults, Outcome, PowerCut, Simulation};
 
-/// Each has pages of its own: the first change of a page is the one that no older record can take back.
+/// Number of trees. Each tree has its own pages, so that each row is the first change of its page: no older record
+/// could undo it.
 const TREES: u32 = 6;
 const ROW_OF_AN_OPEN_TRANSACTION: &[u8] = b"open";
 const ROW_OF_A_COMMIT: &[u8] = b"durable";
@@ -25,7 +26,7 @@ fn ends_at_sync(nth: u64, crash_ends: Death, power_cut: PowerCut) -> Faults {
     Faults { crash_at_nth_sync: Some(nth), crash_ends, power_cut, ..Faults::default() }
 }
 
-/// A database that was opened once and whose names and contents are durable.
+/// Opens a new database once. Its directory entries and contents are durable.
 fn begun(seed: u64) -> (Simulation, InstanceConfig, Instance) {
     let (sim, world) = new_simulation(seed);
     let config = sim.run_until(create(&world, 1, TREES));
@@ -34,7 +35,8 @@ fn begun(seed: u64) -> (Simulation, InstanceConfig, Instance) {
     (sim, config, instance)
 }
 
-/// A transaction that stays open in each tree, beside a durable commit that takes its changes along into the log.
+/// Leaves one transaction open in each tree, and commits another durably; that commit takes the records of the open
+/// one into the log.
 async fn commit_beside_open_transactions(instance: Instance, acknowledged: &Cell<u32>) {
     let mut open = Vec::new();
     for tree in (0..TREES).map(tree_number) {
@@ -64,8 +66,8 @@ async fn open_and_read(world: &World, config: &InstanceConfig) -> engine::Result
     keys(&instance).await
 }
 
-/// The process ends before the sync `ends_at`, the power fails before the sync `fails_at` of the next one's recovery.
-/// False if there is no such sync.
+/// Ends the process before its sync number `ends_at`, then cuts the power before sync number `fails_at` of the next
+/// recovery. Each result is false if there is no such sync.
 fn recover_twice(ends_at: u64, fails_at: u64) -> (bool, bool) {
     let (sim, config, instance) = begun(1);
     sim.set_faults(ends_at_sync(ends_at, Death::Process, PowerCut::lose_all()));
@@ -94,7 +96,8 @@ fn recover_twice(ends_at: u64, fails_at: u64) -> (bool, bool) {
     (true, has_failed)
 }
 
-/// `recovery/mod.rs`, `redo`: pages keep the changes of an open transaction whose records a power cut takes.
+/// Protects the sync in `redo` (`recovery/mod.rs`). Without it, pages keep changes of an open transaction whose log
+/// records the power cut takes.
 #[test]
 fn no_row_of_an_open_transaction_outlives_the_log_that_a_process_left_without_a_sync() {
     let mut power_cuts = 0;
@@ -116,13 +119,13 @@ fn no_row_of_an_open_transaction_outlives_the_log_that_a_process_left_without_a_
     assert!(power_cuts > 50, "{power_cuts}");
 }
 
-/// Every write that is not synced is torn, in pieces so small that they part the fields of a header.
+/// Power cut that tears every write without a sync, in pieces smaller than the fields of a header.
 fn tear_all() -> PowerCut {
     PowerCut { lost_write: 0.0, torn_write: 1.0, sector_bytes: 64, ..PowerCut::lose_all() }
 }
 
-/// A process ends before the sync `ends_at` of its closing, and the power fails before the sync `fails_at` of the
-/// next opening. Returns whether each of them came.
+/// Ends the process before sync number `ends_at` of its closing, then cuts the power before sync number `fails_at` of
+/// the next opening. Each result is false if there is no such sync.
 fn close_and_open(ends_at: u64, fails_at: u64, seed: u64) -> (bool, bool) {
     let (sim, config, instance) = begun(seed);
     sim.set_faults(ends_at_sync(ends_at, Death::Process, tear_all()));
@@ -144,8 +147,8 @@ fn close_and_open(ends_at: u64, fails_at: u64, seed: u64) -> (bool, bool) {
     (true, has_failed)
 }
 
-/// `database.rs`, `open`: the shadow that one process writes and the header that the next one writes would be under
-/// way together.
+/// Protects the sync in `open` (`database.rs`). Without it, the shadow header from one process and the header from
+/// the next could be in flight together, and one power cut could tear both.
 #[test]
 fn a_header_and_the_shadow_of_the_process_before_are_never_torn_together() {
     let mut power_cuts = 0;
@@ -188,7 +191,7 @@ async fn ship(instance: &Instance, store: &mut LogStore, until: LogPosition) {
     }
 }
 
-/// `log/store.rs`, `open`: the next process says how far the log reaches that it finds, and adds to it.
+/// Protects the sync in `open` (`log/store.rs`). The next process reports the log that it finds and appends to it.
 #[test]
 fn log_that_a_store_reports_after_its_process_has_ended_survives_a_power_cut() {
     let (sim, config, instance) = begun(1);

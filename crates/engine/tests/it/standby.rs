@@ -35,8 +35,8 @@ fn a_copy_follows_and_takes_over() {
     assert!(!is_complete || seen.iter().all(|&count| count >= 20), "something hardly happened: {seen:?}");
 }
 
-/// A copy that has followed for a while and replayed all its log, its standby closed; the active instance is
-/// gone. The rows are the model's.
+/// A passive copy that followed the active copy for a while and replayed all its log. Its standby is closed and the
+/// active instance is gone. The model holds the rows.
 fn left_alone(seed: u64, totals: &mut Totals) -> (Pair<'_>, LogStore, World) {
     let (pair, store, mut standby, world) = left_behind(seed, totals);
     pair.sim.run_until(async {
@@ -47,7 +47,7 @@ fn left_alone(seed: u64, totals: &mut Totals) -> (Pair<'_>, LogStore, World) {
     (pair, store, world)
 }
 
-/// The same before the copy has replayed the end of its log.
+/// As [`left_alone`], but the standby is open and has not replayed the end of its log.
 fn left_behind(seed: u64, totals: &mut Totals) -> (Pair<'_>, LogStore, Standby, World) {
     let mut pair = pair(seed, totals);
     let instance = Rc::new(pair.sim.run_until(Instance::open(&pair.worlds[0], &pair.config)).unwrap().0);
@@ -73,7 +73,9 @@ fn a_page_that_nothing_proves_is_named_and_can_be_given() {
     assert!(found, "the log has every page that it changes as a whole");
 }
 
-/// Damages one page after the other, until one is found that the log changes and does not have as a whole.
+/// Damages one page after the other until replay reports it as unproven: the log changes the page and holds no image
+/// of it. Checks that activation is refused, and that another copy's page repairs it. Returns whether there was such
+/// a page.
 async fn damage_pages(pair: &Pair<'_>, store: &LogStore, world: &World) -> bool {
     let end = store.extent().unwrap().1;
     let file = world.open(&pair.config.databases[0].path, OpenMode::ReadWrite).await.unwrap();
@@ -137,8 +139,8 @@ fn a_page_that_was_never_used_stays_so_when_another_copy_gives_it() {
     });
 }
 
-/// A power cut can tear a segment so that its own check does not see it: the log ends before it, and what is
-/// left takes over. Such a segment was not durable yet, so the copy had not replayed it.
+/// A power cut can tear a segment so that its own checksum still holds. The log then ends before that segment, and
+/// the copy can be activated. The segment was not durable, so the copy had not replayed it.
 #[test]
 fn a_segment_that_was_torn_unseen_does_not_keep_a_copy_from_taking_over() {
     let mut tried = 0;

@@ -71,8 +71,9 @@ pub(super) fn cut_off<'a>(
     parts.iter().filter(leads_there).find(|volume| !is_reached(volume, dead, None))
 }
 
-/// Whether a fault without a time of its own would block its test: I/O of a host waits for the end of the fault, and
-/// the fault for the end of the test. The solution file was checked for this; controllers that fail leave fewer paths.
+/// Whether a fault without an end would block its test for ever. The I/O of a host then waits for the end of the
+/// fault, and the fault waits for the end of the test. The solution file was checked for this with all controllers;
+/// controllers in `dead` leave fewer paths.
 pub(super) fn holds_its_test(fault: &Fault, hit: &VolumeParts, dead: &BTreeSet<usize>) -> bool {
     fault.kind == FaultKind::PathLost
         && !fault.has_end()

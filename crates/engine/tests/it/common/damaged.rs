@@ -12,32 +12,33 @@ use super::{check_structure, create, scan, tree_number};
 
 pub const CURRENT: &str = "/log/E00.log";
 const LOG_BYTES: usize = 512 << 10;
-/// Commits of each of the two lives of the instance, which write the same log.
+/// Number of commits of each of the two processes that write the same log one after the other.
 const COMMITS: u32 = 24;
-/// Where the number of the record format and the first segment of a write lie.
+/// Offset of the record format number in the log header, bytes.
 const AT_RECORD_FORMAT: usize = 4092;
+/// Offset in a segment of the number of the first segment of its write, bytes.
 const AT_WRITE: usize = 24;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
     Zeroed,
     TwoBitsFlipped,
-    /// The segment with the same number in the log before.
+    /// The segment with the same number from the previous log.
     OfOlderLog,
-    /// The segment before, in this place.
+    /// The previous segment of the same log.
     OfOtherPlace,
 }
 
 pub const DAMAGES: [Damage; 4] =
     [Damage::Zeroed, Damage::TwoBitsFlipped, Damage::OfOlderLog, Damage::OfOtherPlace];
 
-/// What a crash has left, and how much of it was acknowledged.
+/// Files after a crash, and the part of the log that was acknowledged.
 pub struct Left {
     pub config: InstanceConfig,
     pub files: Snapshot,
     /// Commits of the instance.
     pub acknowledged: u32,
-    /// End of the log of a passive copy.
+    /// End of the log that a passive copy has stored durably.
     pub stored: LogPosition,
 }
 
@@ -49,7 +50,7 @@ fn key(commit: u32, row: u32) -> Vec<u8> {
     [commit.to_be_bytes(), row.to_be_bytes()].concat()
 }
 
-/// A commit of one small row, or of several that take many segments.
+/// Commits one small row, or six large rows that take many segments.
 async fn commit(instance: &Instance, number: u32) -> engine::Result<()> {
     let mut transaction = instance.begin();
     let (rows, bytes) = if number.is_multiple_of(4) { (6, 1500) } else { (1, 40) };
@@ -59,7 +60,7 @@ async fn commit(instance: &Instance, number: u32) -> engine::Result<()> {
     transaction.commit(Durability::Durable).await
 }
 
-/// Durable commits up to `until`, and one that a power cut tears. Returns where the log ends before that one.
+/// Commits durably up to number `until`; a power cut tears that last commit. Returns the end of the log before it.
 fn commit_until_power_fails(sim: &Simulation, instance: &Instance, from: u32, until: u32) -> LogPosition {
     sim.run_until(async {
         for number in from..until {
@@ -76,8 +77,9 @@ fn commit_until_power_fails(sim: &Simulation, instance: &Instance, from: u32, un
 }
 
 impl Left {
-    /// Two lives of an instance in one log: the second goes on behind what the first recovery wiped. `None` if no
-    /// segment of the last write is whole: then nothing proves that the write before it was durable.
+    /// Two processes write one log, one after the other, and a power cut ends each. The second continues where the
+    /// first recovery cut the log. `None` if no segment of the last write is intact: then no segment proves that the
+    /// previous write was durable.
     pub fn by_instance(seed: u64) -> Option<Left> {
         let (sim, world) = new_simulation(seed);
         let config = sim.run_until(create(&world, 1, 1));
@@ -94,8 +96,8 @@ impl Left {
         left.holds_more_than(end).then_some(left)
     }
 
-    /// A passive copy that stored stretches of several writes each, the last of which a power cut tears. `None` as
-    /// above.
+    /// A passive copy stores eight stretches of log, each of several writes, and a power cut tears the last one.
+    /// `None` if no segment of the last stretch is intact: then no segment proves that the previous one was durable.
     pub fn by_copy(seed: u64) -> Option<Left> {
         let (sim, active) = (new_simulation(seed).0, "active");
         let world = sim.host(active);
@@ -133,7 +135,7 @@ impl Left {
         left.holds_more_than(stored).then_some(left)
     }
 
-    /// Whether a good segment lies behind `end`.
+    /// Whether an intact segment lies behind `end`.
     fn holds_more_than(&self, end: LogPosition) -> bool {
         let segments = self.log().as_chunks::<SEGMENT_BYTES>().0;
         let is_good = |number: &usize| {
@@ -146,14 +148,14 @@ impl Left {
         self.files.files().find(|(path, _)| *path == CURRENT).expect("there is a current log").1
     }
 
-    /// Segments that hold anything, but for the header and the last.
+    /// Numbers of the segments that are not zero, without the header and the last segment.
     pub fn used(&self) -> Vec<usize> {
         let last = LOG_BYTES / SEGMENT_BYTES - 1;
         let segments = self.log().as_chunks::<SEGMENT_BYTES>().0;
         (1..last).filter(|number| segments[*number].iter().any(|byte| *byte != 0)).collect()
     }
 
-    /// The same in record format 0, whose segments do not name their write.
+    /// Converts the log to record format 0, whose segments do not name the write that they belong to.
     pub fn in_format_0(mut self) -> Left {
         let used = self.used();
         self.files.change(CURRENT, |log| {
@@ -196,7 +198,7 @@ impl Left {
     }
 }
 
-/// What is there of the commits: `Err` if one that was acknowledged is missing.
+/// Checks the rows of all commits. `Err` if an acknowledged commit is missing.
 async fn judge_commits(instance: &Instance, acknowledged: u32) -> Result<(), String> {
     let rows = scan(&instance.begin(), 1, tree_number(0)).await.map_err(|error| error.to_string())?;
     // The commit between the two lives was not acknowledged.
@@ -205,7 +207,7 @@ async fn judge_commits(instance: &Instance, acknowledged: u32) -> Result<(), Str
     missing.map_or(Ok(()), |number| Err(format!("commit {number} was acknowledged and is missing")))
 }
 
-/// Whether `files` hold what they did before.
+/// Checks that `files` are unchanged.
 fn judge_untouched(sim: &Simulation, files: &Snapshot) -> Result<(), String> {
     let after = Snapshot::take(sim);
     for (path, bytes) in files.files() {
@@ -217,8 +219,8 @@ fn judge_untouched(sim: &Simulation, files: &Snapshot) -> Result<(), String> {
     Ok(())
 }
 
-/// An opening of damaged files: `Ok(true)` if it was refused by name and changed nothing, `Ok(false)` if nothing that
-/// was acknowledged is missing.
+/// Opens an instance over damaged files. `Ok(true)`: the opening was refused with the segment's name and changed
+/// nothing. `Ok(false)`: it succeeded, and all acknowledged commits are there.
 pub fn open_damaged(left: &Left, files: &Snapshot, segment: usize, redo: Redo) -> Result<bool, String> {
     let (sim, world) = files.restore();
     let config = InstanceConfig { redo, ..left.config.clone() };
@@ -231,7 +233,7 @@ pub fn open_damaged(left: &Left, files: &Snapshot, segment: usize, redo: Redo) -
     }
 }
 
-/// The same for the log of a passive copy.
+/// Opens the log of a passive copy over damaged files; result as of [`open_damaged`].
 pub fn open_damaged_copy(left: &Left, files: &Snapshot, segment: usize) -> Result<bool, String> {
     let (sim, world) = files.restore();
     match sim.run_until(end_of_copy(&world, &left.config)) {
@@ -255,7 +257,7 @@ fn judge_refusal(error: &engine::Error, segment: usize) -> Result<(), String> {
     if is_named { Ok(()) } else { Err(format!("the error does not name file and segment: {text}")) }
 }
 
-/// Damages each segment in each way. Returns the cases, how many openings were refused, and what went wrong.
+/// Damages each segment in each way. Returns the number of cases, the number of refused openings, and the failures.
 pub fn damage_each_segment(
     left: &Left,
     mut open: impl FnMut(&Left, &Snapshot, usize) -> Result<bool, String>,

@@ -22,7 +22,7 @@ pub const STEP: u64 = 70;
 pub const STEPS: u64 = 8;
 pub const FAILOVERS: usize = 3;
 
-/// What happened over all seeds.
+/// Counts of events over all seeds.
 #[derive(Default)]
 pub struct Totals {
     pub crashes: u64,
@@ -73,7 +73,7 @@ pub async fn copy_file(from: (&World, &str), to: (&World, &str)) -> Result<(), w
 }
 
 impl Pair<'_> {
-    /// Makes the passive copy anew from the active one, while the load goes on.
+    /// Seeds a new passive copy from the active one, under load.
     pub async fn seed_copy(&self, instance: &Rc<Instance>) -> engine::Result<Passive> {
         let (from, to) = (&self.worlds[self.active], &self.worlds[1 - self.active]);
         let loaded = load(from, instance.clone(), &self.model, self.shape, self.seed * 31 + 1);
@@ -138,7 +138,7 @@ impl Pair<'_> {
         }
     }
 
-    /// One step: load on the active side; the copy follows, and its host may lose power somewhere in between.
+    /// One step: load on the active host while the copy follows. The passive host may lose power at some point.
     pub fn step(
         &mut self,
         instance: &Rc<Instance>,
@@ -186,7 +186,7 @@ impl Pair<'_> {
         }
     }
 
-    /// The copy gets all log that there is.
+    /// Ships all existing log to the copy.
     pub fn catch_up(&self, instance: &Rc<Instance>, mut passive: Passive) -> Result<Passive, String> {
         let (mut random, all) = (Random::new(self.seed), Cell::new(true));
         let mut totals = Totals::default();
@@ -195,7 +195,8 @@ impl Pair<'_> {
         Ok(passive)
     }
 
-    /// A host loses its power, or its process ends alone: then a later power cut takes what is not synced.
+    /// Ends a host: it loses power, or only its process ends. After the latter, a later power cut takes all writes
+    /// without a sync.
     fn end_host(&mut self, host: usize) {
         match self.random.below(3) {
             0 => self.sim.kill(HOSTS[host]),
@@ -203,7 +204,7 @@ impl Pair<'_> {
         }
     }
 
-    /// The passive host ends and comes back.
+    /// Ends the passive host and reopens its copy.
     pub fn crash_passive(&mut self, passive: Passive) -> Result<Passive, String> {
         let host = 1 - self.active;
         let Passive { store, standby, hold } = passive;
@@ -227,7 +228,8 @@ impl Pair<'_> {
         })
     }
 
-    /// The active host ends and the copy takes over. Returns the new active instance, and where it began.
+    /// Ends the active host and activates the copy. Returns the new active instance, and the log position where it
+    /// began.
     pub fn take_over(
         &mut self,
         instance: Rc<Instance>,
@@ -250,7 +252,7 @@ impl Pair<'_> {
         Ok((Rc::new(instance), end))
     }
 
-    /// The host that was active comes back with what it has. `None` if its log holds more than `end`.
+    /// Reopens the formerly active host as a passive copy. `None` if its log goes beyond `end`.
     pub fn rejoin(&mut self, instance: &Rc<Instance>, end: LogPosition) -> Result<Option<Passive>, String> {
         let host = 1 - self.active;
         self.worlds[host] = self.sim.restart(HOSTS[host]);
@@ -269,7 +271,7 @@ impl Pair<'_> {
     }
 }
 
-/// Two hosts, and a configuration that serves both; the databases are on the first one.
+/// Creates two hosts, with the databases on the first, and a configuration that serves both.
 pub fn pair(seed: u64, totals: &mut Totals) -> Pair<'_> {
     let storage = Box::new(FixedLatency::new(seed, FixedLatencyTimes::default()));
     let sim = Simulation::new(seed, SimConfig { storage, ..SimConfig::default() });
