@@ -36,13 +36,14 @@ pub struct SpaceHeader {
 }
 
 impl SpaceHeader {
-    /// Header of a tree with owned- and available-extents trees at `owned_root` and behind it.
+    /// Header of a tree with several extents. Its owned-extents tree has its root at page `owned_root`, its
+    /// available-extents tree at the next page. `repeats`: keys need not be unique.
     pub fn multiple(primary_pages: u32, parent: u32, owned_root: u32, repeats: bool) -> SpaceHeader {
         let flags = MULTIPLE_EXTENTS | if repeats { NON_UNIQUE } else { 0 };
         SpaceHeader { primary_pages, parent, flags, word: owned_root }
     }
 
-    /// Header of a tree with one extent of which only the first page is in use.
+    /// Header of a tree with one extent, of which only the first page is in use. `repeats`: keys need not be unique.
     pub fn single(primary_pages: u32, parent: u32, repeats: bool) -> SpaceHeader {
         let free = match primary_pages {
             0 | 1 => 0,
@@ -76,14 +77,15 @@ impl SpaceHeader {
         read().ok_or(Stop::Damaged { pgno: fdp, reason: "no space header" })
     }
 
-    /// Free pages behind the root, of a tree with a single extent.
+    /// Free pages behind the root of a single-extent tree, one extent for each page; empty for a tree with several
+    /// extents.
     pub fn free_extents(&self, fdp: u32) -> Vec<Extent> {
         let bits = if self.owned_root().is_some() { 0 } else { self.word };
         let free = (0..32).filter(|bit| bits >> bit & 1 == 1 && bit + 1 < self.primary_pages);
         free.map(|bit| Extent { first: fdp + 1 + bit, pages: 1 }).collect()
     }
 
-    /// All pages that no tree uses, of a tree with a single extent. Pages behind those that have a bit are never used.
+    /// All unused pages of a single-extent tree. Pages beyond the 32 that the header has a bit for are never used.
     pub(crate) fn unused_extents(&self, fdp: u32) -> Vec<Extent> {
         let mut unused = self.free_extents(fdp);
         if self.primary_pages > 33 {

@@ -264,7 +264,7 @@ impl Host {
         }
     }
 
-    /// Allows new jobs after those that were asked to end have ended.
+    /// Clears the stop flag, so that new jobs can start. The jobs that it stopped must have ended.
     pub async fn clear_stop(&self) {
         for shard in &self.shards {
             shard.call(|state| async move { state.stop.clear() }).await;
@@ -532,7 +532,7 @@ impl OpenInstance {
         }));
     }
 
-    /// Starts the reading of closed logs as for passive copies.
+    /// Starts a background job that reads closed logs as passive copies would. `copies`: number of passive copies.
     pub fn start_replication(&self, world: &World, copies: usize) {
         let (instance, stop) = (self.instance.clone(), self.stop.clone());
         self.jobs.borrow_mut().push(world.spawn(async move {

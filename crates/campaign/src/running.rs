@@ -45,7 +45,7 @@ pub struct Campaign<'a> {
     pub seed: u64,
     /// Number of the next batch.
     pub next_batch: u64,
-    /// Number of sessions that `tune` found.
+    /// Number of sessions that the test `tune` chose.
     pub tuned_sessions: Option<u32>,
     /// Origin of the logs that the next test may find.
     pub logs: Logs,
@@ -84,11 +84,11 @@ pub struct Running {
 /// Origin of the logs of databases that were not closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Logs {
-    /// No test needs them: the next test may recover the databases first.
+    /// No test needs them, so the next test may recover the databases first.
     Free,
     /// `log_generation` of this campaign made them for `soft_recovery`. No write was cut off, so no page is torn.
     Generated,
-    /// An earlier run left them, and `soft_recovery` comes before any other test that would replay them.
+    /// An earlier run left them. `soft_recovery` is the first test that replays them, so it is measured on them.
     Left,
 }
 

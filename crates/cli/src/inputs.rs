@@ -36,7 +36,7 @@ impl SolutionArguments {
         Ok(solution)
     }
 
-    /// The same; where it describes no instance, with the instances of its plan.
+    /// As [`Self::read`]; a solution without instances gets those of its plan.
     pub fn read_to_run(&self) -> Result<Solution, Failure> {
         Ok(plan::to_run(self.read()?)?)
     }
@@ -77,7 +77,7 @@ pub fn assumptions(file: Option<&Path>) -> Result<Assumptions, Failure> {
     shipped.with(&text).map_err(|error| wrong().because(error).help(help))
 }
 
-/// Opens evidence; what is not there or not evidence is wrong input.
+/// Opens evidence. A path that does not exist or is no evidence counts as wrong input.
 pub fn evidence(path: &Path) -> Result<Source, Failure> {
     detail!("reads {}", path.display());
     review::open(path).map_err(|error| {

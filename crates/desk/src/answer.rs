@@ -69,7 +69,7 @@ fn is_loopback_name(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// A part of a path, percent-decoded; if that is no UTF-8, a name that no file has.
+/// Percent-decoded part of a path. If the result is not UTF-8, returns a name that no file has.
 pub fn decoded(part: &str) -> String {
     percent_decode_str(part).decode_utf8_lossy().into_owned()
 }

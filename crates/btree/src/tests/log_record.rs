@@ -187,7 +187,7 @@ fn a_page_from_the_log_is_used_only_if_it_is_one() {
     assert!(!logged(&encode(&page)).decode_page(&CODING), "no page");
 }
 
-/// A page that was allocated and not used yet is valid, but has no node to which an edit could apply.
+/// A page that was allocated and not used yet is valid, but it has no nodes, so every edit is refused.
 #[test]
 fn nothing_is_edited_on_a_page_that_nobody_has_made() {
     let ops = [

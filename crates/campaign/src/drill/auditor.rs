@@ -47,7 +47,7 @@ pub struct Summary {
     pub acknowledged: u64,
     /// Number of acknowledged changes that the next active copy did not have.
     pub lost: u64,
-    /// Log generations that activations lost: known to be missing, and the bound.
+    /// Log generations that activations lost: the number known to be missing, and the upper bound.
     pub lost_generations: (u32, u32),
     /// Number of commits that were acknowledged in an epoch after users had found a later one.
     pub late: u64,
@@ -80,7 +80,7 @@ pub struct Summary {
     epoch: Epoch,
     /// Whether the activation of an epoch may have lost commits, according to the arbiter.
     may_lose: BTreeMap<Epoch, bool>,
-    /// Lost changes, with the epochs in which users had worked before and found them missing.
+    /// Losses: last epoch in which users had worked before, epoch in which they missed changes, number of changes.
     losses: Vec<(Epoch, Epoch, u64)>,
     promised: BTreeMap<u32, u32>,
     full_copies: BTreeSet<usize>,

@@ -40,9 +40,9 @@ const NUMBERS: [&str; 16] = [
     "inf",
     "nan",
 ];
-/// A request for a year of load is accepted; only how it ends is looked at here.
+/// Longest time for a command. A year of load is accepted, and only the exit status matters here.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A solution that is too large for this machine must be refused before its memory is.
+/// Memory limit of the program, bytes: it must refuse a solution that is too large before it allocates its memory.
 const MEMORY_BYTES: u64 = 4 << 30;
 
 /// The text with up to three of its numbers replaced, as the bytes say.

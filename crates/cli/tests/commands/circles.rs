@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// A module of a crate by the segments of its path; the root has none.
 type Module = Vec<String>;
 
-/// What a file imports: whole paths from the root of its crate, and the names that it hands on.
+/// Imports of a file: full paths from the root of its crate, and the names that it re-exports.
 #[derive(Default)]
 struct Imports {
     used: Vec<Vec<String>>,
@@ -35,7 +35,7 @@ fn module_of(source: &Path, file: &Path) -> Module {
     module
 }
 
-/// The paths of an import: `a::{b, c::{d, e as f}}` has three.
+/// Paths of one `use` tree: `a::{b, c::{d, e as f}}` has three.
 fn expand(tree: &str) -> Vec<String> {
     let Some((head, rest)) = tree.split_once('{') else {
         return vec![tree.split(" as ").next().unwrap_or_default().trim().to_owned()];
@@ -75,7 +75,7 @@ fn absolute(path: &str, module: &Module, modules: &BTreeSet<Module>) -> Option<V
     Some([&base[..], &segments[1..]].concat())
 }
 
-/// What ships of a file, without comments.
+/// Code of a file that ships, without comments and unit tests.
 fn shipped(text: &str) -> String {
     let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     let code = code.collect::<Vec<&str>>().join("\n");
@@ -120,7 +120,7 @@ fn imports(text: &str, module: &Module, modules: &BTreeSet<Module>) -> Imports {
     imports
 }
 
-/// The module whose file defines what a path names, followed through what modules hand on.
+/// Module that defines the item at `path`; re-exports are followed up to `depth` times.
 fn definer(path: &[String], crate_: &BTreeMap<Module, Imports>, depth: usize) -> Module {
     let known = (0..=path.len()).rev().find(|length| crate_.contains_key(&path[..*length]));
     let (module, rest) = path.split_at(known.unwrap_or(0));
@@ -144,7 +144,7 @@ fn reached(from: &Module, arrows: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeS
     seen
 }
 
-/// The files of a crate that are in circles, each with those that it imports of them.
+/// Files of a crate that import each other in a circle, each with the imports that close it.
 fn circles(source: &Path) -> Vec<String> {
     let mut paths = Vec::new();
     files(source, &mut paths);

@@ -32,7 +32,8 @@ database_size_percent = 1
 recovered_logs = 10
 ";
 
-/// What came of a simulation: its grade, its sentence with what was under test, and what it lacks or breaks.
+/// Result of a simulation: its grade, its headline with the first reason, and the names of unmet conditions and
+/// broken rules.
 #[derive(Debug, Clone, PartialEq)]
 struct Judged {
     grade: String,
@@ -40,7 +41,7 @@ struct Judged {
     lacks: BTreeSet<String>,
 }
 
-/// `None`: the change is refused.
+/// Simulates the solution with one changed value; `None` if the program refuses the change.
 fn judged(text: &str, change: Option<(&str, &str)>) -> Option<Judged> {
     let folder = folder_with("s.toml", text);
     let setting = change.map(|(path, value)| format!("{path}={value}"));

@@ -8,8 +8,8 @@ use std::path::Path;
 use crate::documents::{Kind, documents, lines};
 use crate::program::output;
 
-/// The commands of a document with the numbers of their lines. What is behind a `#`, `|`, `>`, `&` or `;` is the
-/// shell's. Lines with brackets or dots show a form, not a command.
+/// Commands of a document with their line numbers. Text behind `#`, `|`, `>`, `&` or `;` belongs to the shell. Lines
+/// with brackets or dots show a form, not a command.
 fn commands(text: &str) -> Vec<(usize, Vec<String>)> {
     let (mut found, mut open) = (Vec::new(), None::<(usize, String)>);
     for (number, kind, line) in lines(text) {
@@ -33,7 +33,7 @@ fn commands(text: &str) -> Vec<(usize, Vec<String>)> {
     found
 }
 
-/// The words of a command up to what the shell does with it.
+/// Words of a command line, up to the first that belongs to the shell.
 fn words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in command.chars() {
@@ -52,7 +52,7 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// The same command where it needs no storage and little time; `None` where it has no such form.
+/// A form of the command that needs no storage and little time; `None` if there is none.
 fn quick(command: &[String], folder: &Path) -> Option<Vec<String>> {
     let mut quick = command.to_vec();
     let has = |option: &str| command.iter().any(|word| word == option);

@@ -20,7 +20,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace exists")
 }
 
-/// Files below a directory whose names end so.
+/// Adds the files below a directory whose names end in `end` to `found`.
 fn collect(dir: &Path, end: &str, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).expect("readable").map(|entry| entry.expect("readable").path()) {
         if entry.is_dir() {

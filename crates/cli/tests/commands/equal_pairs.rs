@@ -104,7 +104,7 @@ duration_s = 20
 warmup_limit_s = 2
 "#;
 
-/// Real runs that go on at the same time: neighbours make a pair, and other work of the machine hits both.
+/// Number of real runs at the same time. Neighbours form a pair, so other work of the machine affects both alike.
 const AT_ONCE: u64 = 16;
 
 fn pairs(few: u64) -> u64 {
@@ -140,7 +140,7 @@ fn simulated(place: &Path, seed: u64) -> Subject {
     subject(&runs)
 }
 
-/// What pairs of equal runs were called.
+/// Counts of what comparisons of equal runs reported.
 #[derive(Default)]
 struct Called {
     pairs: usize,
@@ -171,7 +171,7 @@ impl Called {
         );
     }
 
-    /// At most 5 % were called different. Of few pairs one may be unlucky.
+    /// Asserts that at most 5 % were called different; with few pairs, one more may be.
     fn assert_equal(&self) {
         let most = |of: usize| (of / 20).max(1);
         let alarms = self.alarms.max(self.alarms_at_all);

@@ -84,7 +84,7 @@ fn a_run_whose_stderr_cannot_be_written_goes_on_and_keeps_its_evidence() {
     }
 }
 
-/// What the program does with SIGHUP unless it decides for itself.
+/// Sets how the program handles SIGHUP when it starts: default or ignored.
 fn on_hangup(command: &mut Command, what: libc::sighandler_t) {
     // SAFETY: setting how a signal is taken is allowed between fork and exec.
     unsafe {
@@ -149,7 +149,7 @@ fn clean_says_where_it_looked_when_nothing_is_there() {
     );
 }
 
-/// Only a run that is killed within its first moments leaves this.
+/// Only a run that is killed in its first moments leaves a folder like this.
 #[test]
 fn a_run_that_was_killed_before_it_began_is_named_as_that() {
     let folder = folder();

@@ -46,16 +46,16 @@ kind = "soft_recovery"
 /// When to strike.
 #[derive(Clone, Copy)]
 enum Moment {
-    /// This many milliseconds after the first line of the test.
+    /// Milliseconds after the first progress line of the test.
     InTest(u64),
-    /// At the first line of the test, which may be over before it says one, and before the signal has come.
+    /// At the first progress line of the test. The test may end before it prints one, or before the signal arrives.
     AtOnce,
-    /// The test is over sooner than it says a line: this many milliseconds after it has opened a file that ends in
-    /// this.
+    /// For a test that ends before it prints a line: a file name ending, and the milliseconds after the program has
+    /// opened such a file.
     Opened(&'static str, u64),
 }
 
-/// Each test of the campaign: its name in the report, what to run for it, when to strike.
+/// Each test of the campaign: its name in the report, the tests to run, and the time of the signal.
 const PHASES: [(&str, &str, Moment); 11] = [
     ("Initialisation", "init", Moment::Opened(".edb.new", 40)),
     ("Tuning", "tune", Moment::InTest(1500)),
@@ -80,7 +80,7 @@ fn newest_run(folder: &Path) -> PathBuf {
     runs.map(|run| run.expect("readable").path()).max().expect("a run folder")
 }
 
-/// Whether a process has a file open whose name ends so.
+/// Whether the process has an open file whose name ends in `end`.
 fn has_open(process: u32, end: &str) -> bool {
     let open = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let mut files = open.filter_map(|file| std::fs::read_link(file.path()).ok());
@@ -123,7 +123,7 @@ fn strike(folder: &Path, tests: &str, name: &str, moment: Moment, signal: i32) -
     child.wait().expect("it ends").code()
 }
 
-/// The report of the newest run can be made, and shows the test.
+/// Asserts that the newest run can be reported, and that its report shows the test.
 fn check_report(folder: &Path, name: &str) {
     let run = newest_run(folder);
     let (status, _, stderr) = output(folder, &["report", &run.to_string_lossy()]);
@@ -133,7 +133,7 @@ fn check_report(folder: &Path, name: &str) {
     assert!(report.contains(&format!("\"{name}")), "{name} is not in the report");
 }
 
-/// Milliseconds of load that the series of the newest run tells of.
+/// Milliseconds of load that the series of the newest run covers.
 fn measured_ms(folder: &Path) -> u64 {
     let run = newest_run(folder);
     let query = "SELECT max(t_ms + interval_ms) - min(t_ms) FROM sample";

@@ -114,13 +114,13 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The page as the browser has it once a condition holds, and once another one holds after a script in it if
-/// there is one.
+/// State of the page in the browser once `condition` holds. With `then`: runs a script after that, and waits for a
+/// second condition.
 fn in_browser(url: &str, width: u32, condition: &str, then: Option<(&str, &str)>) -> serde_json::Value {
     Visit { url, width, condition, steps: then.as_slice(), ..Visit::default() }.see()
 }
 
-/// The first that the page of a run is told.
+/// First event that the server sends to the page of a run.
 fn first_event(address: &str, id: &str) -> serde_json::Value {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     write!(stream, "GET /events/{id} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("writable");

@@ -37,7 +37,8 @@ fn event(host: &str, test: Option<u32>, t_ms: u64) -> Event {
     Event { t_ms, severity: Severity::Info, test, host: host.into(), text: "something".into() }
 }
 
-/// The evidence of a host whose clock runs `ahead_ms` before that of the first.
+/// Evidence of a host. Its clock is `ahead_ms` ahead of that of the first host; its window begins `later_ms` later. A
+/// host that `died` has no end of the window.
 fn host(folder: &Path, name: &str, ahead_ms: u64, later_ms: u64, died: bool) -> PathBuf {
     host_with(folder, name, ahead_ms, later_ms, died, Vec::new())
 }
@@ -132,7 +133,7 @@ fn rows_of_a_run_make_the_same_run_again() {
     assert_eq!(RunData::from_rows(rows), Some(data));
 }
 
-/// The judgement of the window that these hosts were to hold in common: the host it is about, the time, the outcome.
+/// Verdict `window_in_common` of these hosts: the host that it names, the measured time in s, the outcome.
 fn in_common(dbs: &[PathBuf], hosts: &[&str]) -> (String, Option<f64>, Outcome) {
     let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
     let verdicts = HostRuns::open(dbs).expect("readable").common_windows(&hosts);
@@ -209,7 +210,7 @@ fn a_window_that_hosts_did_not_hold_together_is_not_proved() {
     assert_eq!(common(60_000), (Some(0.0), Outcome::Unproved));
 }
 
-/// What is wrong with the evidence that host a sends as its own, after `change` has changed it.
+/// Checks the evidence of host a after the SQL statement `change`. `Err`: the reason for which it is refused.
 fn refused(change: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().expect("a folder");
     let db = host(folder.path(), "a", 0, 0, false);

@@ -9,7 +9,7 @@ use crate::net::wire::Weather;
 use crate::scenario::{Fault, Kind, Phase, Process, Scenario};
 use crate::test_fleet::TestFleet;
 
-/// A run that takes longer hangs.
+/// Time after which a run counts as stuck.
 const LIMIT: Duration = Duration::from_secs(240);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -54,7 +54,7 @@ struct Ids {
 
 enum State {
     Waits,
-    /// Since then; with the process that is paused.
+    /// The fault has acted since this time; with the id of the process that it paused.
     Acts(Instant, Option<u32>),
     Over,
 }
@@ -133,7 +133,7 @@ impl Performer<'_> {
         }
     }
 
-    /// Each direction of each link has the weather of all faults that act on it.
+    /// Sets the weather of each direction of each link: that of all faults which act on it now.
     fn set_weather(&self) {
         let mut weather: BTreeMap<(usize, usize), Weather> = BTreeMap::new();
         for (fault, state) in &self.faults {
@@ -180,7 +180,7 @@ fn stat(id: u32) -> Option<(char, u32)> {
     Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
 }
 
-/// Whether it is there, and has not ended without its parent having looked.
+/// Whether a process exists and is no zombie.
 fn is_alive(id: u32) -> bool {
     stat(id).is_some_and(|(state, _)| state != 'Z')
 }

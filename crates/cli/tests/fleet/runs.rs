@@ -60,12 +60,12 @@ const LOAD: &str = "[[test]]\nkind = \"performance\"\nduration_s = 6\nwarmup_lim
 const CHECK: &str = "[[test]]\nkind = \"database_checksum\"\n";
 const BACKUP: &str = "[[test]]\nkind = \"backup\"\n";
 
-/// As [`LOAD`], for what a slow disk does not do in a few seconds.
+/// As [`LOAD`], with another length: a slow disk needs more than a few seconds.
 fn long_load(duration_s: u32) -> String {
     LOAD.replace("duration_s = 6", &format!("duration_s = {duration_s}"))
 }
 
-/// Four hosts that are to carry this out.
+/// Fleet of four hosts with this campaign.
 fn four(campaign: &str) -> TestFleet {
     TestFleet::new(&format!("{SOLUTION}\n{campaign}"))
 }
@@ -373,8 +373,8 @@ fn an_agent_refuses_a_run_that_would_write_where_it_may_not() {
     assert!(!fleet.path("data/h4").exists(), "it wrote nothing");
 }
 
-/// Answers the heartbeats of an agent as the controller would, but for what `change` makes of the orders; gives
-/// what the agent says of it in its next heartbeats.
+/// Answers the heartbeats of an agent like the controller, with orders that `change` has altered. Returns whether the
+/// agent refused one with the text `enough`, and was idle then.
 fn hostile(fleet: &TestFleet, change: impl Fn(&mut Orders), enough: &str) -> bool {
     let credentials = Credentials::read(&fleet.path("fleet/controller.toml")).expect("made");
     let scenario = async {

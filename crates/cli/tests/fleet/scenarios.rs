@@ -50,9 +50,9 @@ fn play(seed: u64) -> Result<Vec<String>, String> {
     }
 }
 
-/// Whether the independent checker finds every promise kept and the verdict true. With `planted` it also
-/// changes journals and report as mistakes of the protocol and of the judge would, and says which of them it
-/// has noticed; all of them, or it fails.
+/// Runs the independent checker: it must find every promise kept and the verdict right. With `planted` it also alters
+/// journals and report, as mistakes of the protocol and of the judge would. It fails unless it notices all of these,
+/// and returns their names.
 fn check(fleet: &TestFleet, planted: bool) -> Result<Vec<String>, String> {
     let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/check_drill");
     let option = planted.then_some("--planted");

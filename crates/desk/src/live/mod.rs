@@ -25,7 +25,7 @@ const PAGE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("app.js");
 const STYLE: &str = include_str!("live.css");
 
-/// Most runs that are compared on a page: more columns cannot be read.
+/// Largest number of runs that are compared on one page; more columns are not readable.
 const COMPARED_MAX: usize = 8;
 /// Interval at which the page of a run that goes on is updated.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
@@ -40,10 +40,10 @@ pub struct Runs {
     seals: Arc<Mutex<SealsSeen>>,
 }
 
-/// Content-Type of a run's file, and how it is made of the report.
+/// Content-Type of a file of a run, and the function that renders it from the report.
 type Form = (fn(Vec<u8>) -> Answer, fn(&Report) -> Option<String>);
 
-/// What a request asks for, by its path.
+/// Page or stream that a request asks for, by its path.
 #[derive(Debug, PartialEq)]
 enum Route {
     Answer(Answer),
@@ -179,7 +179,7 @@ fn stream_list(folder: &Path, seals: &Mutex<SealsSeen>, events: &mut Events) -> 
 struct Following {
     follower: Follower,
     live: LiveRun,
-    /// What the run proves, once it has ended.
+    /// Judgement of the run; `None` until it has ended.
     judged: Option<LiveJudgement>,
 }
 

@@ -6,33 +6,33 @@ use serde::{Deserialize, Serialize};
 use solution::{Setting, Solution, SolutionError};
 use toml_edit::{ArrayOfTables, Document, DocumentMut, Item, TableLike, Value};
 
-/// A value in place of that of the file.
+/// New value for one key of the file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edit {
-    /// Keys with dots between; an entry of a list by its number from 0 (`host.0.cores`).
+    /// Keys joined by dots; a list entry is its index from 0 (`host.0.cores`).
     pub path: String,
-    /// The value; nothing to leave the key out, so that its default holds.
+    /// The value; null removes the key, so that its default applies.
     pub value: serde_json::Value,
 }
 
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mistake {
-    /// The value or the table that is meant, where one is.
+    /// Path of the wrong value or table, if it is known.
     pub path: Option<String>,
-    /// The line of the file, where it is not an edit.
+    /// Line of the file; `None` if an edit is wrong.
     pub line: Option<usize>,
     /// What is wrong.
     pub message: String,
-    /// What to write instead, where that is known.
+    /// Remedy, if one is known.
     pub help: Option<String>,
 }
 
-/// The file with the edits.
+/// Applies the edits to the text of a solution file.
 ///
 /// # Errors
-/// Everything that is wrong with the file, and with the edits.
+/// All mistakes in the file and in the edits.
 pub fn edited(text: &str, file_name: &str, edits: &[Edit]) -> Result<Solution, Vec<Mistake>> {
     let mut text = text.to_owned();
     let (left_out, set): (Vec<&Edit>, Vec<&Edit>) = edits.iter().partition(|edit| edit.value.is_null());
@@ -51,7 +51,7 @@ pub fn edited(text: &str, file_name: &str, edits: &[Edit]) -> Result<Solution, V
     Solution::parse(solution.text(), file_name).map_err(|error| mistakes(&error))
 }
 
-/// Everything that is wrong, each with the value that is meant.
+/// All mistakes of a solution error, each with the path of the wrong value.
 pub fn mistakes(error: &SolutionError) -> Vec<Mistake> {
     let told = error.mistakes().map(|mistake| {
         let line = error.line_of_mistake(&mistake);
@@ -93,7 +93,7 @@ fn toml_value(value: &serde_json::Value) -> Option<Value> {
     })
 }
 
-/// Takes a value out of a table, or out of one below it, where it is there.
+/// Removes a key, if it exists, from a table or from a table below it.
 fn leave_out(table: &mut dyn TableLike, keys: &[&str]) {
     match keys {
         [] => {}
@@ -119,7 +119,7 @@ fn leave_out(table: &mut dyn TableLike, keys: &[&str]) {
     }
 }
 
-/// The path of the value at a byte of a text, or of the table whose head is there.
+/// Path of the value at byte `at` of a text, or of the table whose header is there.
 fn path_at(text: &str, at: usize) -> Option<String> {
     let document = Document::parse(text).ok()?;
     path_in(document.as_table(), "", at)

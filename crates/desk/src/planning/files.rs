@@ -8,13 +8,13 @@ use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Longest name of a file that the page may give.
+/// Longest file name that a page may choose, bytes.
 const NAME_MAX: usize = 100;
 
-/// Why nothing, or not all, was written.
+/// Reason why a file was not written, or not all files.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// Not a name that the page may give.
+    /// The name is not allowed; with the reason.
     #[error("`{0}` is no name for this: {1}")]
     Name(String, &'static str),
     /// It exists.
@@ -25,10 +25,10 @@ pub enum WriteError {
     System(PathBuf, io::Error),
 }
 
-/// Writes a new solution file into a folder, and returns its path.
+/// Writes a new solution file into a folder. Returns its path.
 ///
 /// # Errors
-/// The name is none, or exists.
+/// The name is not allowed or exists already.
 pub fn save(folder: &Path, name: &str, text: &str) -> Result<PathBuf, WriteError> {
     if !name.ends_with(".toml") {
         return Err(WriteError::Name(name.to_owned(), "end it in .toml"));
@@ -38,10 +38,10 @@ pub fn save(folder: &Path, name: &str, text: &str) -> Result<PathBuf, WriteError
     Ok(path)
 }
 
-/// Makes a new folder in a folder with these files, and returns its path.
+/// Creates a new folder `name` with these files in a folder. Returns its path.
 ///
 /// # Errors
-/// The name is none, or exists.
+/// The name is not allowed or exists already.
 pub fn export(folder: &Path, name: &str, files: &[(&str, String)]) -> Result<PathBuf, WriteError> {
     let path = folder.join(checked(name)?);
     DirBuilder::new().create(&path).map_err(|error| told(&path, error))?;

@@ -5,12 +5,12 @@ use serde_json::Value;
 use solution::{Solution, ranges};
 use toml_edit::{DocumentMut, Item, TableLike};
 
-/// Tables that are no inputs of a plan or of a short simulation: layouts that were imported, the campaign, its rules.
+/// Tables that the form leaves out: they do not influence a plan or a short simulation.
 const LEFT_OUT: [&str; 5] = ["layout", "test", "fault", "fleet", "qualification"];
-/// Tables whose fields are shown although the file does not have them.
+/// Tables whose fields are shown even if the file does not have them.
 const ALWAYS: [&str; 3] = ["profile", "dag", "copies"];
 
-/// Units, by how the name of a key ends; the first that fits.
+/// Unit by the end of a key's name; the first match counts.
 const UNITS: [(&str, &str); 21] = [
     ("_per_mailbox_day", "per mailbox and day"),
     ("_percent_per_week", "% per week"),
@@ -38,9 +38,9 @@ const UNITS: [(&str, &str); 21] = [
 /// A table of the file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Section {
-    /// Its path; an entry of a list by its number from 0 (`host.0`).
+    /// Path of the table; a list entry is its index from 0 (`host.0`).
     pub path: String,
-    /// What the entry is called, where it has a name.
+    /// Name of the entry, if it has one.
     pub name: Option<String>,
     /// What the table describes.
     pub title: String,
@@ -51,7 +51,7 @@ pub struct Section {
 /// A value of the file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Field {
-    /// Its path (`host.0.cores`).
+    /// Path of the value (`host.0.cores`).
     pub path: String,
     /// Its key.
     pub key: String,
@@ -61,11 +61,11 @@ pub struct Field {
     pub kind: Kind,
     /// Unit of a number.
     pub unit: Option<&'static str>,
-    /// What a number may be, in words.
+    /// Allowed range of a number, as text.
     pub range: Option<String>,
     /// What a choice may be.
     pub choices: Vec<String>,
-    /// What the file says; nothing where it says nothing.
+    /// Value in the file; null if the file does not set it.
     pub value: Value,
 }
 
@@ -85,7 +85,7 @@ pub enum Kind {
     List,
 }
 
-/// The fields of a file; none of a text that is no TOML.
+/// Sections and fields for the text of a solution file; empty if the text is not TOML.
 pub fn form(text: &str) -> Vec<Section> {
     let Ok(document) = text.parse::<DocumentMut>() else { return Vec::new() };
     let schema = Solution::json_schema();
@@ -108,7 +108,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// The sections of a table or of a list of tables, and of the tables in them that the file has.
+    /// Adds the sections of a table or of a list of tables, and of the tables inside that the file has.
     fn table(&self, path: &str, property: &'a Value, item: Option<&Item>, sections: &mut Vec<Section>) {
         let form = self.resolved(property);
         let title = first_sentence(description(property).or(description(form)).unwrap_or(""));
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
         sections.append(&mut inner);
     }
 
-    /// The field of a value; none of a table.
+    /// Field of a value; `None` for a table.
     fn field(&self, table: &str, key: &str, property: &'a Value, item: Option<&Item>) -> Option<Field> {
         // Whether a program can read the file is nothing to change here.
         if (table, key) == ("solution", "schema") {
@@ -184,7 +184,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The schema that a property means: behind a reference, and without the nothing that it may be instead.
+    /// Schema of a property: follows its reference, and drops the null alternative of an optional value.
     fn resolved(&self, property: &'a Value) -> &'a Value {
         if let Some(options) = property.get("anyOf").and_then(Value::as_array)
             && let [one, nothing] = &options[..]
@@ -207,7 +207,7 @@ fn description(form: &Value) -> Option<&str> {
     form.get("description").and_then(Value::as_str)
 }
 
-/// The words that a value may be; none where it may be anything.
+/// Words that a value may take; empty if any text is allowed.
 fn choices(form: &Value) -> Vec<String> {
     let words =
         |values: &[Value]| values.iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>();
@@ -239,7 +239,7 @@ fn kind(form: &Value) -> Option<Kind> {
     }
 }
 
-/// A value of the file as JSON; none of a table or a date.
+/// Value of the file as JSON; `None` for a table or a date.
 fn json(value: &toml_edit::Value) -> Option<Value> {
     Some(match value {
         toml_edit::Value::String(text) => Value::from(text.value().as_str()),

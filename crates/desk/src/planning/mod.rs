@@ -40,13 +40,13 @@ const SCRIPTS: [(&str, &str); 3] = [
     ("form.js", include_str!("form.js")),
 ];
 const STYLE: &str = include_str!("desk.css");
-/// Where the page has the token.
+/// Placeholder for the token in the page.
 const TOKEN_PLACE: &str = "{token}";
-/// Header of a request that has the token.
+/// Request header that carries the token.
 const TOKEN_HEADER: &str = "x-proofload-token";
 const TOKEN_BYTES: usize = 32;
 
-/// A solution file on a page.
+/// Web page on which a user edits and plans one solution file.
 pub struct Desk {
     file: PathBuf,
     address: SocketAddr,
@@ -54,7 +54,7 @@ pub struct Desk {
     simulations: Simulations,
 }
 
-/// What a request asks for: a design, and what is done with it.
+/// Body of a request: edits of the solution file, parts that fail, and the name and folder for saving.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Wish {
@@ -64,20 +64,20 @@ struct Wish {
     folder: Option<String>,
 }
 
-/// What is wrong with a design.
+/// Mistakes of a design, as the page gets them.
 #[derive(Serialize)]
 struct Errors {
     errors: Vec<Mistake>,
 }
 
-/// An answer, or the refusal that stands for it.
+/// Answer to a request, or the answer that refuses it.
 type Answered = Result<Answer, Answer>;
 
 impl Desk {
-    /// The desk of a solution file, for a server with this address.
+    /// Creates the page of a solution file for a server at this address.
     ///
     /// # Errors
-    /// The system gives no random token.
+    /// The system provides no random token.
     pub fn new(file: &Path, address: SocketAddr) -> io::Result<Desk> {
         let mut bytes = [0; TOKEN_BYTES];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
@@ -88,7 +88,7 @@ impl Desk {
         Ok(Desk { file: file.to_owned(), address, token, simulations: Simulations::default() })
     }
 
-    /// Whether the request comes from our own page, or from no page at all.
+    /// Whether the request comes from this server's own page, or from a client that is no page (no Origin header).
     fn is_ours(&self, asked: &Asked) -> bool {
         let own = self.address.to_string();
         // A browser leaves out the port that is usual.
@@ -215,7 +215,7 @@ impl Site for Desk {
     }
 }
 
-/// Compares without telling by its time how much is equal.
+/// Constant-time comparison: its duration does not show how many bytes are equal.
 fn is_equal(one: &str, other: &str) -> bool {
     let differs = one.bytes().zip(other.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b));
     one.len() == other.len() && differs == 0
@@ -225,12 +225,12 @@ fn json_of(value: &impl Serialize) -> Answer {
     Answer::new("application/json", serde_json::to_vec(value).expect("answers have only text keys"))
 }
 
-/// A request that is refused.
+/// Answer that refuses a request.
 fn refused(status: u16, text: &str) -> Answer {
     Answer { status, ..json_of(&json!({ "error": text })) }
 }
 
-/// A design that cannot be: an answer like any other, since the user is not at the end of it yet.
+/// Answer for a design with mistakes. Its status is that of success, because the user is still editing.
 fn wrong(errors: Vec<Mistake>) -> Answer {
     json_of(&Errors { errors })
 }

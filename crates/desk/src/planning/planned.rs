@@ -4,13 +4,13 @@ use plan::{Plan, Scenario};
 use serde::Serialize;
 use solution::Solution;
 
-/// The plan of a solution as `plan --json` prints it, and what can be clicked in it.
+/// Plan of a solution as `plan --json` prints it, with what the page needs to let parts fail.
 #[derive(Debug, Serialize)]
 pub struct Planned {
     plan: Plan,
-    /// What can fail: sites, enclosures and servers, each kind under its name.
+    /// Parts that can fail: sites, enclosures and servers, grouped by kind.
     can_fail: Vec<CanFail>,
-    /// What the failure does that was asked for.
+    /// Effect of the requested failure; `None` if none was requested.
     failure: Option<FailureShown>,
 }
 
@@ -21,19 +21,19 @@ struct CanFail {
     name: String,
 }
 
-/// A failure, and the databases that it moves or takes.
+/// A failure, with the databases that it moves or dismounts.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct FailureShown {
     label: String,
     lost_servers: Vec<String>,
-    /// What it takes out of service, in words; nothing when every database stays active.
+    /// Sentence about lost service; `None` if every database stays active.
     loss: Option<String>,
     moves: Vec<Move>,
     /// Active databases of each server before and after, in the order of the plan's servers.
     servers: Vec<ServerActives>,
 }
 
-/// A database whose active copy is another one after the failure, or none.
+/// A database whose active copy moves in the failure, or that has none afterwards.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Move {
     database: String,
@@ -51,10 +51,10 @@ struct ServerActives {
     after: u32,
 }
 
-/// Plans a solution, and looks at the loss of these names together if there are any.
+/// Plans a solution. With names in `lost`, also computes the failure of all of them together.
 ///
 /// # Errors
-/// What the planner refuses.
+/// The planner refuses the solution.
 pub fn planned(solution: &Solution, lost: &[String]) -> solution::Result<Planned> {
     let plan = plan::plan(solution, &[])?;
     let failure = match lost {
@@ -72,7 +72,7 @@ fn can_fail(solution: &Solution, plan: &Plan) -> Vec<CanFail> {
     sites.map(one("site")).chain(enclosures.map(one("enclosure"))).chain(servers.map(one("server"))).collect()
 }
 
-/// The last named failure of a plan beside its normal operation.
+/// The last failure of a plan that has a name, compared with normal operation.
 fn shown(plan: &Plan) -> Option<FailureShown> {
     let (normal, failure) = (plan.failures.scenarios.first()?, plan.failures.named().last()?);
     let name = |server: u8| plan.servers[usize::from(server)].name.clone();

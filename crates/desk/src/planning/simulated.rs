@@ -9,13 +9,13 @@ use simulation::Assumptions;
 use solution::Solution;
 use world::sim::{SideFn, processors, side_by_side};
 
-/// Loads that are simulated, in percent of the mailboxes that are wanted.
+/// Simulated loads, percent of the mailboxes that the file asks for.
 const LOADS_PERCENT: [u64; 5] = [50, 75, 100, 125, 150];
-/// Each window ends once its figures are known to within this percentage.
+/// A window ends once its figures are known to within this share, percent.
 const UNTIL_PERCENT: f64 = 2.0;
 const SEED: u64 = 1;
 
-/// What a simulation shows so far.
+/// Progress of a simulation, as the page shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Progress {
     /// How it stands.
@@ -28,9 +28,9 @@ pub struct Progress {
     pub servers: Vec<String>,
     /// Loads that it takes.
     pub loads: usize,
-    /// What it showed, by mailboxes.
+    /// Results so far, in ascending order of mailboxes.
     pub probed: Vec<Probed>,
-    /// Loads that could not be simulated, and why.
+    /// Loads that could not be simulated, with the reason.
     pub refused: Vec<String>,
 }
 
@@ -42,11 +42,11 @@ pub enum State {
     Running,
     /// Every load was simulated or refused.
     Done,
-    /// The page asked for its end.
+    /// The page stopped the simulation.
     Stopped,
 }
 
-/// The simulation that goes on, or the last one.
+/// The running simulation, or the last one.
 #[derive(Default)]
 pub struct Simulations(Mutex<Option<Arc<Simulation>>>);
 
@@ -56,10 +56,10 @@ struct Simulation {
 }
 
 impl Simulations {
-    /// Starts a simulation; `false` if one goes on.
+    /// Starts a simulation. Returns `false` if one is running.
     ///
     /// # Errors
-    /// What cannot be planned.
+    /// The solution cannot be planned.
     pub fn start(&self, solution: Solution) -> solution::Result<bool> {
         let mut current = locked(&self.0);
         if current.as_ref().is_some_and(|last| locked(&last.progress).state == State::Running) {
@@ -83,12 +83,12 @@ impl Simulations {
         Ok(true)
     }
 
-    /// What the simulation that goes on, or the last one, shows so far.
+    /// Progress of the running simulation, or of the last one.
     pub fn progress(&self) -> Option<Progress> {
         locked(&self.0).as_ref().map(|last| locked(&last.progress).clone())
     }
 
-    /// Asks the simulation that goes on to end.
+    /// Asks the running simulation to end.
     pub fn stop(&self) {
         if let Some(last) = locked(&self.0).as_ref() {
             last.stop.store(true, Ordering::SeqCst);
@@ -136,7 +136,7 @@ impl Simulation {
     }
 }
 
-/// Says that a simulation has come to its end, even by a panic.
+/// Guard that marks a simulation as ended when it is dropped, also by a panic.
 struct Ended<'a>(&'a Simulation);
 
 impl Drop for Ended<'_> {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{Served, entries};
 
-/// What writes or starts something.
+/// Requests that write files or start work.
 const ACTIONS: [&str; 6] =
     ["/api/plan", "/api/limits", "/api/simulate", "/api/stop", "/api/save", "/api/export"];
 const SAVES: &str = "{\"name\": \"new.toml\", \"folder\": \"new\"}";

@@ -15,10 +15,10 @@ use desk::{Desk, Server};
 use serde_json::Value;
 use testkit::claims::{HONEST, PERFORMANCE};
 
-/// A performance test that ends soon.
+/// End of a performance test that is over soon.
 const SHORT: &str = "duration_s = 60\nwarmup_limit_s = 5\n";
 
-/// A solution file in a folder of its own, and its desk on a free port.
+/// A desk on a free port, with its solution file in a folder of its own.
 struct Served {
     folder: tempfile::TempDir,
     address: SocketAddr,
@@ -27,7 +27,7 @@ struct Served {
 }
 
 impl Served {
-    /// `test` goes on in the performance test of the solution.
+    /// Serves a solution that ends with a performance test; `test` holds further lines of that test.
     fn new(test: &str) -> Served {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
         let file = folder.path().join("small.toml");
@@ -59,7 +59,7 @@ impl Served {
         self.raw(&format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address), b"")
     }
 
-    /// A POST as the page sends it.
+    /// Sends a POST as the page does. Returns status and body.
     fn post(&self, path: &str, body: &str) -> (u16, Value) {
         let head = format!("Host: {}\r\nX-Proofload-Token: {}\r\n", self.address, self.token());
         let (status, text) = self.post_with(path, &head, body);
@@ -73,7 +73,7 @@ impl Served {
         self.raw(&head, body.as_bytes())
     }
 
-    /// Status and body of the answer to these bytes.
+    /// Sends raw bytes. Returns status and body of the answer.
     fn raw(&self, head: &str, body: &[u8]) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
         stream.write_all(head.as_bytes()).expect("it listens");

@@ -5,7 +5,7 @@ use testkit::browser::{Visit, has_axe, has_browser, shows};
 
 use crate::{SHORT, Served, entries};
 
-/// Types over what stands in a field.
+/// Script that replaces the text of a field.
 fn types(field: &str, text: &str) -> String {
     format!(
         "(() => {{ const field = document.getElementById({field:?}); field.closest('details')?.setAttribute('open', '');
@@ -17,7 +17,7 @@ fn clicks(selector: &str) -> String {
     format!("document.querySelector({selector:?}).click()")
 }
 
-/// Shows the page to axe at both widths and in both colours, and keeps a picture where one is wished for.
+/// Checks the page with axe at both widths and in both colour schemes, and saves a picture if one is requested.
 fn assert_usable(served: &Served, name: &str, steps: &[(&str, &str)]) -> Value {
     let url = format!("http://{}/", served.address);
     let pictures = std::env::var_os("PROOFLOAD_PICTURES").map(std::path::PathBuf::from);

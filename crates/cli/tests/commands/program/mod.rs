@@ -61,7 +61,7 @@ pub fn proofload(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Exit status, stdout, stderr. A run that it made has to stand up to `lint`.
+/// Runs the program; returns exit status, stdout and stderr. `lint` must find nothing in a run that it made.
 pub fn output(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let output = output_of(folder, arguments);
     if matches!(arguments.first(), Some(&"run" | &"simulate")) {
@@ -70,7 +70,7 @@ pub fn output(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     output
 }
 
-/// `lint` finds nothing in what the newest run in a folder has left, however it ended.
+/// Asserts that `lint` finds nothing in the newest run of a folder, however that run ended.
 pub fn lint_newest_run(folder: &Path) {
     let runs = std::fs::read_dir(folder.join("runs")).into_iter().flatten().flatten();
     if let Some(newest) = runs.map(|run| run.path()).max() {
@@ -78,7 +78,8 @@ pub fn lint_newest_run(folder: &Path) {
     }
 }
 
-/// The evidence in the folder `run` neither contradicts itself nor was changed, and its report stands up alone.
+/// Asserts that `lint` finds nothing in the run: the evidence is unchanged and consistent, and `report.json` is
+/// consistent without `run.db`.
 pub fn assert_lint_finds_nothing(folder: &Path, run: &Path) {
     for (evidence, is_there) in [(run.to_owned(), "run.db"), (run.join("report.json"), "report.json")] {
         if run.join(is_there).is_file() {
