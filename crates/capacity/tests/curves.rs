@@ -17,18 +17,18 @@ fn scatter(probe: Probe, salt: u64, deviation: f64) -> f64 {
     (sum - 6.0) * deviation
 }
 
-/// A kind of curve; `at` is the load at which its first limit is reached.
+/// Shape of a margin curve. It first reaches a limit at the load `at` of [`Synthetic`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
-    /// Latency of a queue, as a multiple of its limit, with the multiple of the service time that the limit is.
+    /// Latency of a queue. `room`: the limit as a multiple of the service time.
     Queue { room: f64 },
-    /// Comfortable until it falls.
+    /// Margin that is constant, then falls at once.
     Cliff,
-    /// Throughput: reached with little to spare up to the knee, then constant.
+    /// Throughput: a small constant margin up to the limit, then constant throughput, so a falling margin.
     Throughput,
-    /// A slope with a ripple, which takes it through zero more than once.
+    /// Falling margin with a ripple, so that it crosses zero more than once.
     Ripple,
-    /// Above the limit the figure recovers for a while.
+    /// Falling margin that recovers for a while above the limit.
     Island,
 }
 
@@ -41,7 +41,7 @@ struct Synthetic {
 }
 
 impl Synthetic {
-    /// The margins without scatter; the second limit is reached later.
+    /// Margins of two limits without scatter; the second limit is reached at a higher load.
     fn margins(&self, load: f64) -> [f64; 2] {
         let x = load / self.at;
         let later = -2.0 * (x / if self.kind == Kind::Island { 3.0 } else { 1.3 }).ln();
@@ -71,7 +71,7 @@ impl Synthetic {
         Measured { probe, margins: vec![noise(self.salt, first), noise(self.salt + 1, later)] }
     }
 
-    /// The largest load below the first that breaks a limit, in steps of a thousandth: a sweep without scatter.
+    /// Largest load below the first load that breaks a limit, found without scatter in steps of 0.1 %.
     fn truth(&self) -> f64 {
         let loads = (0..).map(|step| self.at / 3.0 * 1.001_f64.powi(step));
         let broken = |load: &f64| self.margins(*load).iter().any(|margin| *margin < 0.0);
@@ -91,7 +91,8 @@ fn answer_of(curve: &Synthetic, mut search: Search) -> (Answer, Vec<Measured>) {
     }
 }
 
-/// A hundred curves: each kind alike often, quiet and scattering, from a start up to two times off.
+/// A hundred curves, equally many of each kind, with and without scatter. Each search starts at up to twice or half
+/// the answer.
 fn hundred(set: u64) -> Vec<(Synthetic, Search)> {
     let curves = (0..100).map(|n| {
         let of = |what| random(n * 16 + what, set);
@@ -193,7 +194,7 @@ fn measurements_in_another_order_give_the_same_step() {
     assert_eq!(search.step(), other.step());
 }
 
-/// From above, the search meets the island first.
+/// A search from above meets the range of loads that hold again before it meets the answer.
 #[test]
 fn a_load_that_holds_between_loads_that_do_not_is_no_answer() {
     let curve = quiet(Kind::Island, 10_000.0);
@@ -204,7 +205,7 @@ fn a_load_that_holds_between_loads_that_do_not_is_no_answer() {
     }
 }
 
-/// The 99th percentile scatters so between equal runs: a fifth between the middle two thirds of them.
+/// Equal runs scatter like a 99th percentile: two thirds of them lie within a fifth of each other.
 #[test]
 fn where_equal_runs_scatter_by_a_fifth_the_answer_is_not_above_the_truth_in_95_percent_and_the_interval_holds_it_in_90()
  {

@@ -61,7 +61,7 @@ pub fn writer<W: Write>(out: W) -> Writer<W> {
     WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out)
 }
 
-/// Why a line could not be written, with the kind that the system gave.
+/// Converts an error of the CSV writer to an I/O error of the same kind.
 pub fn io_error(error: csv::Error) -> std::io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,

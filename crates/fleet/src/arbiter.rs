@@ -177,7 +177,7 @@ fn arbitrate(
     worked.map_err(|error| error.to_string())?
 }
 
-/// Encodes a message as it follows a [`CopyHead`]. The bus knows its length.
+/// Encodes a message that follows a [`CopyHead`]. It has no length field, because the bus transmits the length.
 fn body(message: &Message) -> Vec<u8> {
     frame(message).split_off(4)
 }

@@ -10,7 +10,8 @@ use crate::shape::{Aged, Setup, age};
 use results::IoClass;
 use world::Duration;
 
-/// Two sessions that rest after each batch do about as many as those of the published servers.
+/// Setup with two sessions. With the pause `rest` after each batch they do about as many batches as the sessions of
+/// the published servers.
 fn setup(bytes: u64, cache_bytes: u64, rest: Duration) -> Setup {
     Setup {
         root: "",
@@ -27,7 +28,7 @@ fn setup(bytes: u64, cache_bytes: u64, rest: Duration) -> Setup {
     }
 }
 
-/// A figure of one part of the load.
+/// Name of a figure, and the function that computes it for one part of the load.
 type Figure = (&'static str, fn(&Aged) -> f64);
 
 const FIGURES: [Figure; 10] = [
@@ -77,7 +78,7 @@ fn run(setup: &Setup, part: Duration, parts: u32) -> Vec<Aged> {
     aged
 }
 
-/// The last part costs what the first one did, within this many percent.
+/// Asserts that each named figure of the last part equals that of the first part within a tolerance, percent.
 fn assert_as_at_first(aged: &[Aged], figures: &[Figure], names: &[(&str, f64)]) {
     for (wanted, tolerance_percent) in names {
         let (_, figure) = figures.iter().find(|(name, _)| name == wanted).expect("it is a figure");
@@ -90,8 +91,8 @@ fn assert_as_at_first(aged: &[Aged], figures: &[Figure], names: &[(&str, f64)]) 
     }
 }
 
-/// At most this many percent more or less than at first. The page image in the log names each entry that has
-/// changed since the template, so it grows until most have. In the small database most have at the end.
+/// Tolerances, percent. A page image in the log names each entry that has changed since the template, so it grows
+/// until most entries have changed. In the small database most have changed at the end.
 const PUBLISHED_SHAPE: [(&str, f64); 6] = [
     ("page reads per batch", 3.0),
     ("page writes per batch", 5.0),

@@ -92,7 +92,7 @@ fn first_database() -> String {
     database_path(&database.dir, &database.name)
 }
 
-/// Places of a file's pages that hold anything but zeros.
+/// Indexes of the pages of a file that are not all zero.
 fn written_pages(simulation: &Simulation, path: &str) -> BTreeSet<u64> {
     let world = simulation.host("a");
     let page_bytes = deployment().instances[0].page_bytes as usize;
@@ -106,7 +106,7 @@ fn written_pages(simulation: &Simulation, path: &str) -> BTreeSet<u64> {
     })
 }
 
-/// Zeroes these pages of a file.
+/// Overwrites these pages of a file with zeros.
 fn lose_pages(simulation: &Simulation, path: &str, pages: &BTreeSet<u64>) {
     let world = simulation.host("a");
     let page_bytes = deployment().instances[0].page_bytes as usize;
@@ -121,7 +121,7 @@ fn lose_pages(simulation: &Simulation, path: &str, pages: &BTreeSet<u64>) {
     });
 }
 
-/// The space trees know of pages that a load appended, so a disk that loses them all is found out.
+/// The space trees know the pages that a load appended, so the check notices a disk that loses all of them.
 #[test]
 fn checksum_and_backup_miss_every_page_that_a_load_appended_and_the_disk_lost() {
     let simulation = initialised(24);
@@ -146,8 +146,8 @@ fn checksum_and_backup_miss_every_page_that_a_load_appended_and_the_disk_lost() 
     }
 }
 
-/// Takes nine pages out of the largest available extent of a database: it owns them, and nothing refers to them.
-/// Returns their places in the file.
+/// Removes nine pages from the largest available extent of a database. The database then owns them, and no tree
+/// refers to them. Returns their indexes in the file.
 fn leak_pages(simulation: &Simulation, path: &str) -> BTreeSet<u64> {
     const AVAILABLE: u32 = 3;
     let world = simulation.host("a");
@@ -217,7 +217,7 @@ fn a_backup_that_was_cut_off_is_no_backup_and_no_fault_of_the_storage() {
     assert_eq!(totals().writes, before.writes, "nothing was changed or copied before that was found");
 }
 
-/// Asks for the end when a phase is seen, and remembers when that was.
+/// Watcher that asks for the end of the run when a phase is first shown, and notes the time.
 struct EndsAt<'a> {
     simulation: &'a Simulation,
     phase: &'static str,
@@ -251,7 +251,7 @@ fn an_interrupt_ends_a_restore_that_copies() {
     assert!(went_on < Duration::from_secs(1), "{went_on:?}");
 }
 
-/// Redo reads and writes as the load does, before it.
+/// Redo reads and writes pages before the load begins; these are no I/O of batches.
 #[test]
 fn what_recovery_reads_is_no_io_of_batches() {
     let simulation = initialised(22);
@@ -266,7 +266,7 @@ fn what_recovery_reads_is_no_io_of_batches() {
     assert_eq!(failures(&outcome), [""; 0]);
 }
 
-/// A user who asks for the end during a recovery hears what it has found.
+/// If a user asks for the end during a recovery that fails, the failure is still reported.
 #[test]
 fn a_recovery_that_fails_after_an_interrupt_is_a_finding() {
     // Reading headers takes a second, so that the end is asked for before the loss is seen.
@@ -289,7 +289,7 @@ fn first_log_dir() -> String {
     deployment().instances[0].log_dir.clone()
 }
 
-/// Runs one test of this kind and gives the names of the rules that failed, and why the run ended if it ended early.
+/// Runs one test of this kind. Returns the names of the rules that failed, and the error that ended the run early.
 fn failed_rules(simulation: &Simulation, kind: TestKind) -> (Vec<String>, String) {
     let tests = vec![specs(|other| other == kind).remove(0)];
     let (outcome, _) = run_specs(simulation, 25, &tests, &mut Silent, &Alone);
@@ -298,7 +298,8 @@ fn failed_rules(simulation: &Simulation, kind: TestKind) -> (Vec<String>, String
     (rules, outcome.error.map(|error| error.to_string()).unwrap_or_default())
 }
 
-/// Soft recovery knows how far the log reached when the test before left it.
+/// The database headers say how far the log reached when the previous test ended, so soft recovery notices a shorter
+/// log.
 #[test]
 fn soft_recovery_fails_when_the_end_of_the_log_is_gone() {
     for zeroed in [false, true] {
@@ -337,7 +338,7 @@ fn a_flipped_bit_in_a_closed_log_fails_the_log_checksum_though_it_can_be_correct
     assert_eq!(failed_rules(&simulation, TestKind::SoftRecovery).0, ["corrected_logs"]);
 }
 
-/// A bit that was corrected, the changes made again and the branches taken stand in the row of their instance.
+/// The recovery row of an instance holds corrected bits, redone changes and the branches taken.
 #[test]
 fn what_a_soft_recovery_did_is_in_the_rows_of_the_run() {
     let simulation = initialised(27);
@@ -377,7 +378,7 @@ fn copy(simulation: &Simulation, from: &str, to: &str) {
     });
 }
 
-/// The log stream knows which databases it closed last, and when.
+/// The log stream records which databases it closed last, and when.
 #[test]
 fn a_closed_database_that_was_replaced_is_refused_by_name() {
     let other = &deployment().instances[1].databases[0];
@@ -396,15 +397,15 @@ fn a_closed_database_that_was_replaced_is_refused_by_name() {
     }
 }
 
-/// Other hosts, whose arrival gives the disk the time to put an older version of a file's pages back.
+/// Barrier whose last meeting before the checksum test lets the disk return an older version of a file's pages.
 struct OldPagesReturn {
     world: World,
     path: String,
-    /// Places that this host has come to; the last one of them is ahead of the checksum.
+    /// Number of barriers that this host has reached. The barrier number `last` comes before the checksum test.
     places: Cell<u32>,
     last: u32,
     old: Rc<RefCell<Vec<Vec<u8>>>>,
-    /// Pages that were put back.
+    /// Number of pages whose older version came back.
     returned: Rc<Cell<u64>>,
 }
 
@@ -442,7 +443,8 @@ impl Barrier for OldPagesReturn {
     }
 }
 
-/// Exchanges two sectors of a leaf and stamps it anew, as if their parities were equal; gives the number of the page.
+/// Exchanges two sectors of a leaf page and writes a valid checksum, as if their parities were equal. Returns the
+/// page number.
 fn exchange_sectors(simulation: &Simulation) -> u32 {
     let (world, page_bytes) = (simulation.host("a"), deployment().instances[0].page_bytes as usize);
     simulation.run_until(async {
@@ -473,7 +475,8 @@ fn exchange_sectors(simulation: &Simulation) -> u32 {
     })
 }
 
-/// Right checksum, right structure: only who knows what was written can tell.
+/// The checksum and the structure of the page are right; only a comparison with the written contents finds the
+/// exchange.
 #[test]
 fn a_checksum_finds_sectors_of_a_page_that_changed_places() {
     let simulation = initialised(29);
@@ -487,7 +490,7 @@ fn a_checksum_finds_sectors_of_a_page_that_changed_places() {
     assert!(rows.iter().any(named), "page {page} is named");
 }
 
-/// The page checksum cannot tell an older version of a page from the newest; the flush map can.
+/// The page checksum accepts an older version of a page; the flush map does not.
 #[test]
 fn the_checksum_of_a_run_finds_pages_that_lost_the_writes_of_its_load() {
     let run = |last| {

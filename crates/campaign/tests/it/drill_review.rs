@@ -36,7 +36,7 @@ fn compared() -> Said {
     Said::Compared(vec![Compared { database: 0, changed: 1, digests }])
 }
 
-/// The rules that are broken by what the two hosts wrote.
+/// Names of the rules that fail for the journals of the two hosts.
 fn broken(first: Vec<Entry>, second: Vec<Entry>) -> Vec<String> {
     rules(reviewed(first, second, vec![]), Outcome::Fail)
 }
@@ -49,7 +49,7 @@ fn head(host: &str) -> JournalHead {
     JournalHead::new("run", host, SMALL_DRILL)
 }
 
-/// The lines of a whole journal with these entries.
+/// Lines of a complete journal with these entries.
 fn lines(host: &str, entries: Vec<Entry>) -> Vec<Vec<u8>> {
     let (mut end, first) = JournalEnd::begin(&head(host));
     let mut lines = vec![first];
@@ -59,7 +59,7 @@ fn lines(host: &str, entries: Vec<Entry>) -> Vec<Vec<u8>> {
     lines
 }
 
-/// The lines of the journal of host number `number`, from 0, whose window opens and closes.
+/// Lines of the journal of host `number` (from 0), with the opening and the closing of the window.
 fn host_lines(number: usize, entries: Vec<Entry>) -> Vec<Vec<u8>> {
     let failures = [entry(10_000, 0, Said::Fails(0)), entry(30_000, 0, Said::IsOver(0))];
     let failures = failures.into_iter().filter(|_| number == 0);
@@ -74,7 +74,7 @@ fn host_lines(number: usize, entries: Vec<Entry>) -> Vec<Vec<u8>> {
     lines(["h1", "h2"][number], entries)
 }
 
-/// The judgements of these journals of the two hosts and of the arbiter.
+/// Verdicts on these journals of the two hosts and of the arbiter; `None`: the journal is missing.
 fn judged(hosts: [Option<Vec<u8>>; 2], arbiter: Option<Vec<u8>>) -> Vec<Verdict> {
     let solution =
         Solution::parse(&format!("{SMALL_DRILL}back_after_s = 20\n"), "review.toml").expect("it is valid");
@@ -90,7 +90,7 @@ fn judged(hosts: [Option<Vec<u8>>; 2], arbiter: Option<Vec<u8>>) -> Vec<Verdict>
     review(&planned, &hosts, &read(arbiter, ARBITER_NAME)).verdicts
 }
 
-/// The judgements of what the two hosts and the arbiter wrote.
+/// Verdicts on what the two hosts and the arbiter wrote.
 fn reviewed(first: Vec<Entry>, second: Vec<Entry>, arbiter: Vec<Entry>) -> Vec<Verdict> {
     let hosts = [(0, first), (1, second)].map(|(number, entries)| Some(host_lines(number, entries).concat()));
     let verdicts = judged(hosts, Some(lines(ARBITER_NAME, arbiter).concat()));
@@ -178,7 +178,7 @@ fn what_one_host_wrote_stays_in_its_order_however_wrong_its_clock_may_be() {
     assert_eq!(broken(first, second(4)), ["drill_lost_commits"]);
 }
 
-/// What two hosts write of a drill in which the commit 5 of the first host is lost, or not.
+/// Journals of a drill: host 1 acknowledges commit 5, then host 2 finds `found` commits.
 fn history(found: u32) -> [Vec<Vec<u8>>; 2] {
     let first = vec![entry(100, 0, opened(1, 0)), entry(5_000, 0, acknowledged(1, 5))];
     let second = vec![entry(20_000, 0, opened(2, found)), entry(21_000, 0, acknowledged(2, 9))];

@@ -68,9 +68,8 @@ fn replaying_a_log_costs_what_the_published_recoveries_show() {
     assert_within("page reads per log", replayed.per_full_log(IoClass::TransactionalRead), 480.0, 12.5);
 }
 
-/// A database of 60 times the cache: the same, as long as the logs are few for its size. Of the pages that a
-/// log changes a third are leaves of the index, and so small an index has few; replaying more logs meets the
-/// same ones again.
+/// A database of 60 times the cache costs the same if few logs are replayed. A third of the pages that a log changes
+/// are index leaves, and a small index has few of them, so that further logs change the same leaves again.
 #[test]
 fn replaying_few_logs_of_a_small_database_costs_the_same() {
     let cache_bytes = 384 << 20;

@@ -14,10 +14,10 @@ use world::{Duration, Time};
 
 use crate::small_campaign::{failures, run_tests};
 
-/// From when to when no read completes.
+/// Start and end of the time in which no read completes.
 type Outage = Rc<Cell<(Time, Time)>>;
 
-/// Storage whose path for reads is lost for some time: reads that are submitted meanwhile complete at its end.
+/// Storage that loses its path for reads for a time: reads submitted meanwhile complete at the end of that time.
 struct LosesPath {
     storage: FixedLatency,
     outage: Outage,
@@ -55,8 +55,8 @@ impl StorageModel for LosesPath {
     }
 }
 
-/// The performance test of a run whose path is lost from this many seconds after its start on, for 20 s: rules of
-/// latencies that fail, and all rows.
+/// Runs a performance test whose path is lost for 20 s, from `from_s` seconds after the start. Returns the failed
+/// latency rules, and all rows.
 fn with_outage(from_s: u64) -> (Vec<String>, Vec<Row>) {
     let outage = Outage::default();
     let times = FixedLatencyTimes {
@@ -81,7 +81,7 @@ fn with_outage(from_s: u64) -> (Vec<String>, Vec<Row>) {
     (of_latency.map(|verdict| verdict.rule.clone()).collect(), rows)
 }
 
-/// The warm-up lasts up to 3 s and the window 10 s. From second 9 on the path is lost, until after the window.
+/// The warm-up lasts at most 3 s and the window 10 s. The path is lost from second 9 until after the window.
 #[test]
 fn a_path_that_is_lost_until_after_the_window_breaks_the_limit_of_the_worst_sample() {
     let (failed, rows) = with_outage(9);

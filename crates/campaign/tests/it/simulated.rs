@@ -14,7 +14,7 @@ use solution::TestKind;
 use world::sim::{Faults, OpKind, Simulation};
 use world::{Duration, LocalFuture, OpenMode, PageBuf, World};
 
-/// Operations and bytes in one direction, as the host's samples have them, without those of one class.
+/// Number and bytes of the operations in one direction, from the host's samples, without class `dropped`.
 fn measured_without(dropped: Option<IoClass>, rows: &[Row], direction: Direction) -> (u64, u64) {
     let samples = rows.iter().filter_map(|row| match row {
         Row::Sample(sample) if sample.origin.instance.is_none() => Some(sample),
@@ -60,8 +60,8 @@ fn the_whole_programme_passes_and_what_it_measured_is_what_the_world_did() {
     assert_copies_stay_small(&simulation);
 }
 
-/// Pages of a copy that the load has not changed are known without their bytes: copies of terabytes have to fit
-/// into memory.
+/// Asserts that unchanged pages of a copy are held without their bytes, because copies of terabytes must fit into
+/// memory.
 fn assert_copies_stay_small(simulation: &Simulation) {
     let world = simulation.host("a");
     simulation.run_until(async {
@@ -97,8 +97,8 @@ fn equal_seeds_give_equal_rows_and_others_do_not() {
     assert_ne!(first.0, one(4).0, "another seed is another run");
 }
 
-/// A stress test that fails by what `break_it` does to the storage is a failed verdict with its cause; once `mend` has
-/// put that right the databases recover and pass again. Returns the message.
+/// A stress test whose storage `break_it` damages ends with a failed verdict and its cause. After `mend` has repaired
+/// the storage, the databases recover and pass. Returns the message.
 fn fails_and_recovers(
     seed: u64,
     break_it: impl FnOnce(&Simulation),
@@ -194,7 +194,7 @@ fn a_load_ends_in_order_before_a_volume_is_full() {
     assert_eq!(rows.iter().filter(recovered).count(), 0, "the databases were closed");
 }
 
-/// Other hosts that are always so much later.
+/// Barrier whose other hosts always arrive later by this duration.
 struct Late(World, Duration);
 
 impl Barrier for Late {
@@ -226,7 +226,7 @@ fn what_was_counted_before_the_window_is_in_no_sample_of_it() {
     assert_eq!(straddling(0.0, |_| Box::new(Alone)), 0);
 }
 
-/// How much of a measure the rows of a host have in the window, by the times of the rows.
+/// Sum of a measure in the rows of a host that lie in the window by their times.
 fn counted_in_window(rows: &[Row], measure: Measure) -> u64 {
     let test = test_row(rows);
     let window = test.window_start_ms.expect("it opened")..test.window_end_ms.expect("it closed");
@@ -306,12 +306,13 @@ fn a_complete_window_is_judged_although_waiting_for_the_others_was_interrupted()
     assert!(test_row(&rows).ended_ms.is_some());
 }
 
-/// Other hosts that come after a very long time, and faults that begin when this one waits for them under load.
+/// Barrier whose other hosts arrive after a long time. The faults begin when this host waits at the barrier under
+/// load.
 struct FaultsMeanwhile<'a> {
     simulation: &'a Simulation,
     late: Duration,
     faults: Faults,
-    /// Places that it has come to.
+    /// Number of barriers that this host has reached.
     places: Cell<u32>,
 }
 
@@ -406,7 +407,7 @@ fn a_test_without_databases_says_so_and_blames_no_storage() {
     }
 }
 
-/// What was shown in one phase.
+/// Watcher that collects the shown progress of one phase.
 struct Shown(&'static str, Vec<f64>);
 
 impl Watcher for Shown {

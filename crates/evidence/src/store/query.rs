@@ -181,7 +181,7 @@ fn unpack(context: &Context<'_>) -> rusqlite::Result<String> {
 /// NULL if there is none.
 struct Percentile;
 
-/// State of the aggregate: the summed distribution and the share that was asked for.
+/// State of the SQL aggregate: the summed distribution, and the requested quantile (0 to 1).
 type Sum = (Hdr<u64>, f64);
 
 impl Aggregate<Sum, Option<f64>> for Percentile {

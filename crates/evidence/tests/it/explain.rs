@@ -73,7 +73,8 @@ fn a_test_that_broke_no_limit_has_no_cause() {
     assert!(report.tests.iter().all(|test| test.causes.is_empty()));
 }
 
-/// The cause of an honest run that was made unsteady so, and when it shows most.
+/// Cause that `unsteady` finds after `spoil` has changed an honest run: its name, and the time at which it is
+/// strongest.
 fn unsteady_cause(spoil: impl Fn(&mut RunData)) -> Option<(String, String)> {
     let mut data = Honest::run(WorldKind::Real);
     spoil(&mut data);

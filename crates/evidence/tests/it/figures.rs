@@ -45,7 +45,8 @@ fn log_written_per_batch_includes_the_zero_filling_of_log_files() {
     assert_eq!(measured("Log writes per batch"), Some(3.125), "only the flushes of commits are counted here");
 }
 
-/// Ten seconds at 10 %, with a slice of 2 ms at 100 % before and after, and one without length where the first begins.
+/// Processor rows of 10 s at 10 % load, with slices of 2 ms and 18 ms at 100 % before and after, and a slice of
+/// length 0 at the start.
 fn usage() -> Vec<Row> {
     let slices = [(0, 0, 0.0), (0, 2, 1.0)]
         .into_iter()
@@ -89,7 +90,7 @@ fn host_counters_weigh_each_slice_by_its_length() {
     assert_eq!(memory.min, 0.0, "a level holds however short its slice is");
 }
 
-/// Every second has about 1,000 I/Os; slices of 2 ms with 100 of them stand between tests and at the end.
+/// Each second has about 1,000 I/Os; slices of 2 ms with 100 of them lie between the tests and at the end.
 #[test]
 fn live_views_show_no_rate_of_a_slice_of_two_ms() {
     let mut live = LiveRun::default();

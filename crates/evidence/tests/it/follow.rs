@@ -21,7 +21,7 @@ fn view_of(rows: &[Row]) -> LiveView {
     live.view().unwrap()
 }
 
-/// A run that is in the middle of its stress test.
+/// A run in the middle of its stress test.
 fn cut() -> Shape {
     Shape { cut: true, window_s: 60, databases: 6, databases_per_instance: 3, hosts: 2, ..Shape::default() }
 }
@@ -59,7 +59,7 @@ fn the_view_shows_the_newest_second_of_hosts_and_sample_of_databases() {
     assert_eq!(last.iops, both, "the history adds up the hosts");
 }
 
-/// The grade is there only after the end; until then the page names what the rest of the run cannot mend.
+/// The grade is shown only after the end. Before it, the page names what the rest of the run cannot repair.
 #[test]
 fn a_run_that_goes_on_is_not_judged_and_names_what_is_broken_and_what_is_missing() {
     let judged = |change: &dyn Fn(&mut Row)| {
@@ -176,7 +176,7 @@ fn metrics_are_well_formed_and_names_cannot_break_a_label() {
     assert_eq!(open_metrics(&[]), "# EOF\n");
 }
 
-/// Its store is in the mode of a run that goes on, and has neither an ending nor a log.
+/// The store is left in WAL mode, as that of a running run, but without an end row and without a WAL file.
 #[test]
 fn a_run_whose_writer_failed_is_not_running_and_looking_at_it_leaves_nothing_behind() {
     let place = tempfile::tempdir().unwrap();
@@ -215,7 +215,7 @@ fn a_run_whose_writer_failed_is_not_running_and_looking_at_it_leaves_nothing_beh
     assert_eq!(files().len(), 2);
 }
 
-/// SQLite keeps the log beside the file itself.
+/// SQLite expects the WAL file beside the database file itself, not beside a link to it.
 #[test]
 fn a_running_run_is_read_with_its_log_through_a_link_too() {
     let place = tempfile::tempdir().unwrap();
@@ -278,7 +278,7 @@ fn runs_are_listed_with_how_they_stand() {
     );
 }
 
-/// A slice of 200 ms with few operations would be drawn as a gap or a peak.
+/// A slice of 200 ms with few operations must not be drawn as a gap or a peak.
 #[test]
 fn history_and_rates_never_show_a_slice_shorter_than_half_an_interval() {
     let slice = |t_ms: u64, interval_ms: u64, count: u64| {

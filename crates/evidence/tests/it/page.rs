@@ -16,7 +16,7 @@ fn report(shape: &Shape) -> Report {
     report_of(shape, |_| ())
 }
 
-/// A run that held, one that failed, a simulated one of two hosts.
+/// Reports and pages of a run that holds its limits, one that fails, and a simulated one with two hosts.
 fn pages() -> Vec<(Report, String)> {
     let shapes = [
         Shape::default(),
@@ -27,7 +27,7 @@ fn pages() -> Vec<(Report, String)> {
     reports.map(|report| (report.clone(), report.html().unwrap())).collect()
 }
 
-/// What follows each `start` up to the next `end`.
+/// Texts between each `start` and the next `end`.
 fn between<'a>(text: &'a str, start: &str, end: &str) -> Vec<&'a str> {
     text.split(start).skip(1).map(|rest| rest.split(end).next().unwrap()).collect()
 }

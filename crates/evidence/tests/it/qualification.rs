@@ -19,13 +19,13 @@ fn test(data: &mut RunData, ordinal: u32) -> &mut Test {
     data.tests.get_mut(&ordinal).expect("the test is there")
 }
 
-/// Plans and measures a window of this length.
+/// Sets the planned and the measured length of the window.
 fn shorten(test: &mut Test, window_ms: u64) {
     test.window_planned_ms = Some(window_ms);
     test.window_end_ms = test.window_start_ms.map(|start| start + window_ms);
 }
 
-/// Takes every row of a test out.
+/// Removes all rows of a test.
 fn without(data: &mut RunData, ordinal: u32) {
     data.tests.remove(&ordinal);
     data.series.retain(|key, _| key.0 != ordinal);
@@ -79,7 +79,7 @@ fn counter(data: &mut RunData, counter: Counter, value: u64) {
 const READ: IoClass = IoClass::TransactionalRead;
 const WRITE: IoClass = IoClass::TransactionalWrite;
 
-/// What makes the run worthless, and the condition that says so.
+/// A change that makes the run worthless: its description, and the condition that is then not met.
 type Spoiled = (&'static str, &'static str, fn(&mut RunData));
 
 const HELD: [Spoiled; 54] = [
@@ -249,7 +249,7 @@ const HELD: [Spoiled; 54] = [
     }),
 ];
 
-/// The target of each load test is this share of what the plan derives.
+/// Sets the target of each load test to this share of the planned figure.
 fn target_of_plan(data: &mut RunData, share: f64) {
     data.tests.values_mut().for_each(|test| test.target_iops = test.target_iops.map(|target| target * share));
 }
@@ -317,7 +317,7 @@ const HELD_REAL: [Spoiled; 14] = [
     }),
 ];
 
-/// Not even held: what is wrong, the grade, and what the reasons say.
+/// A change after which the run is not even held: its description, the grade, and a text of the reasons.
 type Worse = (&'static str, Grade, &'static str, fn(&mut RunData));
 
 const WORSE: [Worse; 7] = [
@@ -392,7 +392,7 @@ fn no_worthless_run_is_qualified_and_each_says_why() {
     }
 }
 
-/// Papers print their targets rounded.
+/// Published papers print rounded targets.
 #[test]
 fn a_target_within_one_percent_of_the_plans_figure_is_the_plans_figure() {
     let mut data = Honest::run(WorldKind::Real);

@@ -202,7 +202,7 @@ fn a_run_holds_only_if_it_was_completed_and_judged_and_nothing_failed() {
     assert_eq!(outcome(&one_fails), Grade::Failed);
 }
 
-/// Only what our own I/O says of itself is evidence of it; a host of a fleet answers for itself.
+/// Whether I/O is unbuffered follows only from rows about the run's own I/O, and separately for each host.
 #[test]
 fn unbuffered_io_is_told_by_the_run_itself_and_for_each_host() {
     let found = |detail: &str, own: &[(&str, &str)]| {

@@ -21,7 +21,7 @@ fn recorded(folder: &Path, key: Option<SigningKey>) -> PathBuf {
     path
 }
 
-/// The chain of a copy of `path` after `sql`.
+/// Seal chain of a copy of `path` after the statement `sql`.
 fn after(path: &Path, sql: &str) -> Chain {
     let copy = path.with_file_name("copy.db");
     std::fs::copy(path, &copy).unwrap();
@@ -140,7 +140,7 @@ fn test_with_a_late_row_is_sealed_again() {
     assert_ne!(after(&path, "DELETE FROM event WHERE text = 'known only later'").broken, []);
 }
 
-/// A forger who seals a run again has no key: the signatures are gone or do not fit.
+/// A forger who seals a run again does not have the key, so the signatures are missing or wrong.
 #[test]
 fn signed_run_that_was_sealed_again_has_lost_its_signer() {
     let place = tempfile::tempdir().unwrap();

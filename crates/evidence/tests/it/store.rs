@@ -119,7 +119,7 @@ fn what_is_no_number_is_refused() {
     assert!(store.flush().is_err(), "the error is known at the flush at the latest");
 }
 
-/// Not a test of its own: the process that the next test kills.
+/// Child process that the next test kills; it does nothing when run as a test.
 #[test]
 #[ignore = "run by a_killed_run_keeps_everything_up_to_its_last_second"]
 fn child_that_records_until_it_is_killed() {
@@ -131,7 +131,7 @@ fn child_that_records_until_it_is_killed() {
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// A recorder that does not wait for the store, as a run that is killed would not.
+/// Recorder that does not wait until the store has written its rows, as in a run that is killed.
 struct Unflushed<'a>(&'a mut RunStore);
 
 impl Recorder for Unflushed<'_> {

@@ -30,7 +30,7 @@ pub fn has_server() -> bool {
     testkit::has_tool("nats-server", &["--version"], "sudo apt-get install -y nats-server")
 }
 
-/// Work that meets the other hosts and leaves a file that needs several chunks.
+/// Work that meets the other hosts at barriers and leaves a file of several chunks.
 struct Meeting {
     points: u32,
     began: Mutex<Vec<Instant>>,
@@ -119,7 +119,7 @@ impl Fleet {
         Server::start("nats-server", &self.folder()).unwrap()
     }
 
-    /// A server that was started does not hear at once, and a program that finds none gives up.
+    /// Waits until the server accepts connections, because a program that finds no server gives up.
     pub fn wait_for_server(&self) {
         testkit::wait_for_listener(&format!("127.0.0.1:{}", self.port));
     }
@@ -374,7 +374,7 @@ fn an_interrupt_ends_every_host_in_good_order() {
     });
 }
 
-/// Work that notes what an arbiter says to its copies.
+/// Work that notes the messages of the arbiter to its copies.
 #[derive(Default)]
 struct Hearing(Mutex<Vec<FromArbiter>>);
 

@@ -35,7 +35,7 @@ use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::sleep;
 use world::real::{self, RealConfig};
 
-/// Notes what happens, and ends the run when asked.
+/// Console that notes all messages, and ends the run when asked.
 #[derive(Default)]
 struct Console {
     notes: Rc<RefCell<Vec<String>>>,
@@ -86,7 +86,7 @@ impl TestFleet {
         self.folder.join(name)
     }
 
-    /// The bus, once it hears: a controller that finds none gives up.
+    /// Starts the bus and waits until it accepts connections: a controller that finds no server gives up.
     fn server(&self) -> Server {
         let server = Server::start("nats-server", &self.path("fleet")).expect("it starts");
         testkit::wait_for_listener(&self.bus);
@@ -110,7 +110,7 @@ impl TestFleet {
         }
     }
 
-    /// A controller with the arbiter, until it is aborted or the run is over; and what ends the run.
+    /// Starts a controller with the arbiter (or resumes the run). Returns its task, and the switch that ends the run.
     fn controller(&self, is_new: bool) -> Conducted {
         let credentials = Credentials::read(&self.path("fleet/controller.toml")).expect("made");
         let controller = match is_new {
@@ -133,7 +133,7 @@ impl TestFleet {
         history.filter(|acknowledged| acknowledged.database == DatabaseId(database)).collect()
     }
 
-    /// Who has acknowledged the newest commit.
+    /// Host that acknowledged the newest commit.
     fn active(&self, database: u16) -> HostId {
         self.of(database).last().expect("somebody has").host
     }
@@ -150,13 +150,14 @@ impl TestFleet {
         }
     }
 
-    /// Waits until that many more commits are acknowledged.
+    /// Waits until `commits` more commits have been acknowledged.
     async fn more(&self, what: &str, database: u16, commits: usize) {
         let before = self.of(database).len();
         self.until(what, || self.of(database).len() >= before + commits).await;
     }
 
-    /// No more commits, and waits until the copies on these hosts have everything.
+    /// Waits until the copies on these hosts have stored the whole log and the passive ones have replayed it. No
+    /// user may commit meanwhile.
     async fn drain(&self, database: u16, on: &[u16]) {
         let is_drained = || {
             let copies = self.board.copies(DatabaseId(database));
@@ -169,7 +170,7 @@ impl TestFleet {
         self.until("the queues drain", is_drained).await;
     }
 
-    /// What the copy on a host says, from its files alone.
+    /// Rows of a copy, read from its files.
     fn rows(&self, host: u16, database: u16) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let root = self.path(&format!("data-h{host}")).to_str().expect("text").to_owned();
         let config = RealConfig { direct: false, shards: 1, ..RealConfig::new("reader") };
@@ -182,7 +183,7 @@ impl TestFleet {
         read.expect("an event queue").expect("readable")
     }
 
-    /// Every acknowledged commit is on every one of these hosts, and nothing else than on the others.
+    /// Asserts that these hosts hold the same rows, with every acknowledged commit among them.
     fn assert_equal(&self, database: u16, on: &[u16]) {
         let history = self.of(database);
         assert_never_two_active(&history);
@@ -295,14 +296,14 @@ fn members_that_lie_over_the_copy_port_never_change_a_healthy_copy() {
     told.expect("an event queue");
 }
 
-/// Which host a process of this test is, and where.
+/// Environment variable of an agent process: its host and its folder.
 const AGENT: &str = "PROOFLOAD_COPIES_AGENT";
 
 fn addresses_on_the_net(hosts: u16) -> BTreeMap<HostId, String> {
     (1..=hosts).map(|host| (HostId(host), format!("10.77.0.{}:7400", host + 1))).collect()
 }
 
-/// No test of its own: the agent of a host in the test below, a process in a network namespace.
+/// Agent of a host in the test below: a process in a network namespace. It does nothing when run as a test.
 #[test]
 fn agent_process() {
     let Ok(agents) = std::env::var(AGENT) else { return };

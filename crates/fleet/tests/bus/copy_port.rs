@@ -28,7 +28,7 @@ fn authority() -> Authority {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// Credentials of a host: believes `believed`, and has a certificate of `issuer`.
+/// Credentials of a host that trusts `believed` and has a certificate from `issuer`.
 fn credentials(believed: &Authority, issuer: &Authority, host: &str, has_expired: bool) -> Credentials {
     let mut params = CertificateParams::new([certified_name(host)]).unwrap();
     if has_expired {
@@ -73,7 +73,7 @@ fn big() -> Message {
 type Heard = Rc<RefCell<Vec<(HostId, Message)>>>;
 type Said = Rc<RefCell<Vec<String>>>;
 
-/// A host's port, what it hears, and what it says of whom it refused.
+/// Opens the port of a host. Returns the network, the messages that it receives, and its remarks on refused peers.
 async fn open(
     world: &World,
     host: HostId,
@@ -119,7 +119,7 @@ fn members_hear_each_other_whole() {
     });
 }
 
-/// The same over sockets of this machine, with the files that an operator gets.
+/// As the test above, over real sockets and with the files that an operator gets.
 #[test]
 fn credentials_of_a_fleet_open_the_port_on_a_real_network() {
     let folder = tempfile::tempdir().unwrap();
@@ -192,7 +192,7 @@ async fn shake_hands_without_a_certificate(plain: &Connection, believed: &Author
     }
 }
 
-/// Why a stranger is refused, and the number of what it tries.
+/// Reasons for which a stranger is refused, each with the number of the attempt.
 fn attempts() -> Vec<(String, usize)> {
     let other = VERSION + 1;
     let whys = [
@@ -273,7 +273,7 @@ fn whoever_is_no_member_is_refused_and_it_is_said_once() {
     });
 }
 
-/// Proving who one is costs time, so a stranger may not ask for it without end.
+/// Checking a certificate costs processor time, so the number of attempts per source and second is limited.
 #[test]
 fn a_source_that_connects_without_end_is_greeted_a_few_times_a_second_and_members_need_not_wait_for_it() {
     let sim = Simulation::new(1, SimConfig::default());

@@ -42,7 +42,7 @@ pub fn points() -> Vec<Point> {
     (1..=POINTS).map(Point).collect()
 }
 
-/// An agent with its tests, which do nothing but meet the others.
+/// Simulated agent whose tests only meet the other hosts at barriers.
 pub struct Host {
     pub name: String,
     pub state: AgentState,
@@ -109,7 +109,7 @@ impl Host {
         send
     }
 
-    /// The agent's process dies and is started again.
+    /// Ends the agent's process and starts it again.
     pub fn restart(&mut self, process: u64) {
         let left = self.evidence();
         self.state = AgentState::new(&self.name, program(), process, self.durable.clone(), left);
@@ -143,7 +143,7 @@ struct Scenario {
     hosts: Vec<Host>,
     membership: Membership,
     durable: membership::Memory,
-    /// Orders that were sent before, to be delivered once more.
+    /// Last orders of each host, to be delivered a second time.
     old_orders: BTreeMap<String, Orders>,
     now_ns: u64,
     restarts: u32,

@@ -141,7 +141,7 @@ fn hosts_on_one_machine_and_file_system_are_named_once_before_their_tests_start(
     );
 }
 
-/// The word of another controller, which wants h0.
+/// Announcement of another controller that claims host h0.
 fn head(run: &str, epoch: u64, since_unix_ns: u64) -> ControllerHead {
     let hosts = vec!["h0".to_owned()];
     ControllerHead { protocol: PROTOCOL, run: run.into(), epoch, since_unix_ns, hosts, ends: false }
@@ -203,7 +203,7 @@ fn the_name_of_a_run_reaches_nobody_raw() {
     }
 }
 
-/// What an agent says of an assignment of run-2, which comes this long after the last word of its own controller.
+/// Refusals of an agent that is assigned to run-2, `silence_ms` after the last message of its own controller.
 fn offered_another_run(host: &mut Host, own: &mut Membership, silence_ms: u64) -> Vec<String> {
     let heartbeat = host.heartbeat(0, 1);
     host.orders(0, own.heartbeat(0, 0, heartbeat));
@@ -278,7 +278,7 @@ fn an_agent_does_not_obey_orders_of_an_older_epoch() {
     assert!(host.heartbeat(0, 3).refusals[0].contains("epoch 1"), "and the agent says why");
 }
 
-/// The fate of a host whose agent cannot keep its state when this many orders have come, and the notes about it.
+/// Fate of a host whose agent can no longer store its state after `orders_before` orders, and the notes about it.
 fn fate_with_a_full_disk(orders_before: u64) -> (Fate, Vec<String>) {
     let (mut membership, mut host) = (Membership::new(plan(1), 0), Host::new(0));
     for nonce in 0..orders_before {
@@ -380,8 +380,8 @@ fn without_its_controller_an_agent_finishes_or_stops_as_planned() {
     }
 }
 
-/// The fates of hosts of a run that has started, when its next controller hears these heartbeats; and whether
-/// it is over.
+/// Fates of the hosts of a started run after its next controller has received these heartbeats for `seconds`, and
+/// whether the run is over.
 fn resumed(heartbeats: &[Heartbeat], seconds: u64) -> (BTreeMap<String, Fate>, bool) {
     let mut first = Membership::new(plan(2), 0);
     first.heartbeat(0, 0, ready("h0", 1));

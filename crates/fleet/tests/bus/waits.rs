@@ -17,13 +17,13 @@ use crate::membership::{ready, running};
 
 const SECOND: u64 = 1_000 * MS;
 
-/// The last word of a host that has carried out its tests.
+/// Last heartbeat of a host that has finished its tests.
 fn ended(host: &str, process: u64) -> Heartbeat {
     let files = vec![EvidenceFile { name: "run.db".into(), bytes: 1, sha256: host.into() }];
     Heartbeat { work: Work::Ended { how: Ended::Passed, why: None, files }, ..ready(host, process) }
 }
 
-/// A run of two hosts that have ended, and whose evidence is still to come.
+/// Run of two hosts that have finished; their evidence has not arrived.
 fn owed() -> Membership {
     let mut membership = Membership::new(plan(2), 0);
     for (host, process) in [("h0", 1), ("h1", 2)] {
@@ -36,7 +36,7 @@ fn owed() -> Membership {
     membership
 }
 
-/// Lets these seconds pass, in which each of the hosts says the same twice a second.
+/// Lets these seconds pass. With `hears`, each host repeats its heartbeat twice a second.
 fn pass(membership: &mut Membership, seconds: std::ops::Range<u64>, hears: bool, heartbeats: &[Heartbeat]) {
     for now_ns in seconds.flat_map(|second| [second * SECOND, second * SECOND + 500 * MS]) {
         for heartbeat in heartbeats.iter().filter(|_| hears) {
@@ -158,7 +158,7 @@ fn that_a_host_is_ready_is_one_short_line_and_what_it_looked_at_is_kept() {
     assert_eq!(note.detail, Some(checks.join("; ")));
 }
 
-/// Work that ends when the file `go` is in its folder.
+/// Work that ends when its folder contains the file `go`.
 struct Waiting;
 
 impl HostWork for Waiting {

@@ -75,7 +75,7 @@ fn each_harmful_change_is_in_the_claim_or_judged_by_the_run() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Doubts of the five published solutions in simulated time: what their papers do not describe or test.
+/// Doubts of the five published solutions when simulated: properties that their papers neither describe nor test.
 #[test]
 fn published_solutions_have_the_doubts_that_their_papers_leave() {
     let of = |text: &str| {

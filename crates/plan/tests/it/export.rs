@@ -20,7 +20,7 @@ fn file(text: &str, name: &str) -> String {
     files(text).into_iter().find(|(file, _)| *file == name).expect("the file is exported").1
 }
 
-/// A group with these host names in each of two sites, and databases of this name.
+/// Solution with two sites that each have these hosts, and with this database name.
 fn group(hosts: &[&str], database: &str, rest: &str) -> String {
     let mut text = format!(
         "[solution]\nname = \"t\"\nschema = 1\n[profile]\nexchange = \"2016\"\nmailboxes = 4000\n\
@@ -90,7 +90,7 @@ fn calculator_files_have_the_columns_that_its_scripts_read() {
     assert_eq!(lagged.matches("14.00:00:00").count(), 216, "the last copy of each database lags");
 }
 
-/// A calculator export for this group (216 databases, 6 + 6 servers, 2 + 2 copies) says 44 and 25.
+/// The published calculator export for this group (216 databases, 6 + 6 servers, 2 + 2 copies) prints 44 and 25.
 #[test]
 fn active_limits_are_those_of_a_published_calculator_export() {
     let (solution, plan) = planned(&six_by_two());
@@ -137,7 +137,7 @@ fn hostile_names_run_in_no_script() {
     }
 }
 
-/// A script without what stands in its single-quoted strings, as PowerShell reads them.
+/// PowerShell script without the contents of its single-quoted strings.
 fn outside_of_strings(script: &str) -> String {
     let is_quote = |c: char| matches!(c, '\'' | '\u{2018}'..='\u{201b}');
     let (mut outside, mut inside) = (String::new(), false);
@@ -167,7 +167,7 @@ fn hostile_names_stay_fields_of_their_tables() {
     }
 }
 
-/// The fields of a table in which every field is in quotes.
+/// Fields of a CSV table in which every field is quoted.
 fn records(text: &str) -> Vec<Vec<String>> {
     let (mut rows, mut row, mut field, mut inside) = (Vec::new(), Vec::new(), String::new(), false);
     let mut chars = text.chars().peekable();

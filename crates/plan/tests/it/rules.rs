@@ -35,7 +35,7 @@ fn refused(text: &str) -> Box<SolutionError> {
     }
 }
 
-/// Servers per site, copies per site that fit on them, databases, databases per volume.
+/// Draws servers per site, copies per site that fit on them, databases, and databases per volume.
 fn wishes() -> impl Strategy<Value = (Vec<u32>, Vec<u32>, u32, u32)> {
     prop::collection::vec(1u32..=8, 1..=3)
         .prop_filter("at most 16 members", |servers| servers.iter().sum::<u32>() <= 16)

@@ -96,7 +96,7 @@ fn a_derived_number_of_databases_leaves_room_for_the_logs() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// If the storage does not hold with the derived number of databases, it holds with no number.
+    /// If the storage is too small for the derived number of databases, it is too small for any number.
     #[test]
     fn a_derived_number_of_databases_holds_or_no_number_does(
         servers in 1u32..=6,

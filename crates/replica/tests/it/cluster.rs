@@ -66,10 +66,10 @@ fn spec(copies: u16, dial: Dial) -> Rc<DatabaseSpec> {
     })
 }
 
-/// A host's part of the cluster while it runs.
+/// Running copy of one host.
 struct Node {
     replica: Rc<Replica>,
-    /// Open as long as the node is there.
+    /// Network of the host; it stays open as long as the node exists.
     _network: Rc<Network>,
 }
 
@@ -105,7 +105,7 @@ struct Cluster {
     boots: BTreeMap<HostId, u32>,
     nodes: BTreeMap<HostId, Node>,
     arbiter: Option<(Rc<ArbiterHost>, Rc<Network>)>,
-    /// Commits that were begun, with what became of them.
+    /// Counts of commits: begun, returned, acknowledged.
     begun: Rc<Cell<u32>>,
     returned: Rc<Cell<u32>>,
     acknowledged: Rc<RefCell<Vec<u32>>>,
@@ -218,7 +218,7 @@ impl Cluster {
         }));
     }
 
-    /// Commits on `host` whenever its copy takes commits.
+    /// Starts three sessions that commit on `host` whenever its copy is mounted.
     fn start_client(&self, host: HostId) {
         let (replica, world) = (Rc::downgrade(&self.nodes[&host].replica), self.worlds[&host].clone());
         let (begun, acknowledged, goes_on) =
@@ -262,7 +262,7 @@ impl Cluster {
         self.nodes.iter().filter_map(is_active).collect()
     }
 
-    /// Lets time pass, and looks often whether two copies are active.
+    /// Lets time pass, and checks every 10 ms that at most one copy is active.
     fn run(&mut self, ms: u32) -> Result<(), String> {
         let clock = self.worlds[&ARBITER].clone();
         for _ in 0..ms.div_ceil(10) {
@@ -298,7 +298,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Runs until one copy is active and all have all of the log.
+    /// Runs until one copy is active, all copies have stored the whole log, and the passive ones have replayed it.
     fn run_until_level(&mut self, within_ms: u32) -> Result<HostId, String> {
         for _ in 0..within_ms / 100 {
             self.run(100)?;
@@ -329,7 +329,7 @@ impl Cluster {
             .map_err(|error: engine::Error| error.to_string())
     }
 
-    /// Every copy in turn becomes the active one and must say the same.
+    /// Activates each copy in turn. Each must return the same rows, with every acknowledged commit among them.
     fn check_all(&mut self) -> Result<(), String> {
         self.clients.set(false);
         let holder = self.run_until_level(20_000)?;
@@ -430,7 +430,7 @@ fn a_write_that_fails_under_the_active_copy_ends_it_and_another_one_takes_over()
     cluster.check_all().unwrap();
 }
 
-/// Counts the answers of a copy.
+/// Counts the pages messages that a copy sends.
 #[derive(Default)]
 struct Answers(Cell<u32>);
 
@@ -473,8 +473,8 @@ fn a_question_that_is_repeated_before_it_is_answered_is_answered_once() {
     });
 }
 
-/// Damages a page of the copy on `host`, which is down, that its log changes and does not have as a whole; if
-/// there is one.
+/// Damages a page of the copy on `host`, which is down: a page that its log changes and holds no image of. Returns
+/// `false` if there is none.
 fn damage_unproven(cluster: &Cluster, world: &World) -> bool {
     let page_bytes = PAGE_BYTES as u64;
     cluster.sim.run_until(async {

@@ -83,7 +83,7 @@ fn a_frame_that_is_too_long_is_refused_before_it_has_come() {
     frames.take().unwrap_err();
 }
 
-/// The socket of a host that was cut off, or of a process that was killed, may live on for a moment.
+/// The socket of a killed process or of a host without network may stay in use for a moment.
 #[test]
 fn a_host_waits_for_its_port_but_not_for_ever() {
     let sim = Simulation::new(1, SimConfig::default());

@@ -44,7 +44,7 @@ pub struct Setup {
     pub batches: u64,
     /// Storage answers at once.
     pub is_instant: bool,
-    /// A session rests this long after each batch. Time must pass for the page cache, also where storage
+    /// Pause of a session after each batch. The eviction of the page cache needs time to pass, even if storage
     /// answers at once.
     pub rest: Duration,
     /// Background maintenance and log replication to one copy.
@@ -79,7 +79,7 @@ impl Setup {
     }
 }
 
-/// What was counted, over all databases.
+/// Counts over all databases.
 #[derive(Debug, Clone, Default)]
 pub struct Counted {
     pub batches: u64,
@@ -87,8 +87,8 @@ pub struct Counted {
     pub seconds: f64,
     pub io: IoCounters,
     pub logs: u64,
-    /// Growth of the files from the first step of growth to the last, the warm-up included: bytes, and batches
-    /// meanwhile.
+    /// Growth of the files from the first extension to the last, including the warm-up: bytes, and batches in that
+    /// time.
     pub growth: (u64, u64),
 }
 
@@ -135,7 +135,7 @@ impl Counted {
     }
 }
 
-/// One database with its instance.
+/// Database with its open instance, under load.
 pub struct Stand {
     world: World,
     pub instance: Rc<Instance>,
@@ -143,7 +143,7 @@ pub struct Stand {
     setup: Setup,
     number: u32,
     next: Rc<Cell<u64>>,
-    /// Batches done and pages of the database, whenever the file has grown.
+    /// Number of batches and pages of the database at each extension of the file.
     growth: Rc<RefCell<Vec<(u64, u32)>>>,
 }
 
@@ -207,7 +207,8 @@ impl Stand {
         })
     }
 
-    /// The process ends as in a crash and the next one recovers: what that took, and the stand over the new instance.
+    /// Ends the instance as a crash does and recovers it. Returns the new instance under load, and the counts of the
+    /// recovery.
     async fn crash(self) -> Outcome<(Stand, Replayed)> {
         let (world, setup, number, next) = (self.world.clone(), self.setup, self.number, self.next.clone());
         let full_logs = self
@@ -233,7 +234,7 @@ impl Stand {
         Ok((1..=last).filter(|pgno| used.contains(*pgno)).count() as u32)
     }
 
-    /// Does batches up to number `until`, or until `enough` says so.
+    /// Does batches up to number `until`, or until `enough` returns true.
     pub async fn drive(&self, until: u64, enough: impl Fn() -> bool) -> Outcome<()> {
         let session = || async {
             while self.next.get() < until && !enough() {
@@ -330,7 +331,7 @@ impl Bench {
         try_join_all(self.stands.iter().map(|stand| stand.drive(until, || false))).await.map(drop)
     }
 
-    /// Does the batches that count.
+    /// Does the counted batches.
     pub async fn count(&self) -> Outcome<Counted> {
         let rolls = || self.stands.iter().map(|stand| stand.instance.log_rolls()).sum::<u64>();
         for stand in &self.stands {
@@ -366,18 +367,17 @@ impl Bench {
     }
 }
 
-/// A part of a long load, and what the database is like behind it.
+/// One part of a long load, and the state of the database after it.
 #[derive(Debug, Clone)]
 pub struct Aged {
     pub counted: Counted,
-    /// Pages of the database, and those of them that trees use.
+    /// Number of pages of the database, and of those that trees use.
     pub pages: (u32, u32),
-    /// Of a crash behind it; of the first and the last part only.
+    /// Recovery from a crash after this part; `None` except for the first and the last part.
     pub replayed: Option<Replayed>,
 }
 
-/// Drives one database for this many parts of a load of this length each, with a crash and a recovery behind the
-/// first and the last.
+/// Loads one database in `parts` parts of length `part`. A crash and a recovery follow the first and the last part.
 pub async fn age(world: &World, setup: &Setup, part: Duration, parts: u32) -> Outcome<Vec<Aged>> {
     let mut stand = Stand::open(world, setup, 0, false).await?;
     stand.drive(setup.warm_up, || false).await?;
@@ -417,33 +417,33 @@ pub async fn age(world: &World, setup: &Setup, part: Duration, parts: u32) -> Ou
 pub struct Replayed {
     pub report: RecoveryReport,
     pub io: IoCounters,
-    /// Bytes of log replayed, in logs.
+    /// Replayed log in multiples of a full log file.
     full_logs: f64,
 }
 
 impl Replayed {
-    /// What each log file costs, however little is in it.
+    /// I/O operations of a class per replayed log file, full or not.
     pub fn per_log(&self, class: IoClass) -> f64 {
         self.io.class(class).totals.count as f64 / f64::from(self.report.logs_replayed)
     }
 
-    /// Bytes of log replayed, in logs.
+    /// Replayed log in multiples of a full log file.
     pub fn full_logs(&self) -> f64 {
         self.full_logs
     }
 
-    /// What the changes of a full log cost: the first and the last one replayed hold changes only in part.
+    /// I/O operations of a class per full log: the first and the last replayed log hold changes only in part.
     pub fn per_full_log(&self, class: IoClass) -> f64 {
         self.io.class(class).totals.count as f64 / self.full_logs
     }
 
-    /// Pages that these I/Os moved.
+    /// Pages that these operations moved, per full log.
     pub fn pages_per_full_log(&self, class: IoClass) -> f64 {
         self.io.class(class).totals.bytes as f64 / PAGE_BYTES as f64 / self.full_logs
     }
 }
 
-/// Generates `logs` logs with all of them kept and no page written for the checkpoint's sake, stops as a crash would,
+/// Generates `logs` log files, keeps all of them and writes no page for the checkpoint. Then stops as a crash does,
 /// and replays them.
 pub async fn recover(world: &World, setup: &Setup, logs: u64) -> Outcome<Replayed> {
     // What an earlier load has left in the log is not to be replayed once more.

@@ -95,7 +95,7 @@ kind = "soft_recovery"
 kind = "database_checksum"
 "#;
 
-/// Sees nothing and lets everything end.
+/// Watcher that ignores all progress and never asks for the end.
 pub struct Silent;
 
 impl Watcher for Silent {
@@ -189,7 +189,7 @@ pub fn failures(outcome: &CampaignOutcome) -> Vec<String> {
     failed.map(|verdict| format!("{} of {:?}: {:?}", verdict.rule, verdict.test, verdict.measured)).collect()
 }
 
-/// Asks for the end of the run when this many moments of a phase have been seen.
+/// Watcher that asks for the end of the run once it has seen a phase this many times.
 pub struct Impatient(pub &'static str, pub u32);
 
 impl Watcher for Impatient {

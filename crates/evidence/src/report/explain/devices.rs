@@ -13,11 +13,11 @@ use crate::report::text::significant;
 /// evidence add to it.
 const FOREIGN_MIB: f64 = 4.0;
 const OWN_ADDS: f64 = 0.3;
-/// From this share of a mean latency on, what passes before the device explains it.
+/// Smallest share of a mean latency that the time above the device must have to count as the cause.
 const MOSTLY: f64 = 0.5;
 /// A shorter wait before a device explains no broken limit.
 const WAIT_LEAST_MS: f64 = 2.0;
-/// One device is slower than its equals from this multiple of the middle one on.
+/// A device counts as slower than its equals from this multiple of their median latency on.
 const SLOWER: f64 = 1.8;
 const MIB: f64 = 1_048_576.0;
 

@@ -226,8 +226,9 @@ pub fn mean_ms(seconds: &[IoTotals]) -> Option<f64> {
     totals.latency_ms()
 }
 
-/// The second from which on the latency has another level, with the means before and after in ms: at least 1.7 times
-/// as much, and 1.5 times in both halves after it. `None` if there is no such second.
+/// Finds a lasting change of the latency. Returns the second at which it begins, and the means before and after, ms.
+/// The mean after must be at least 1.7 times that before, and 1.5 times in both halves. `None` if there is no such
+/// second.
 pub fn step(seconds: &[IoTotals]) -> Option<(usize, f64, f64)> {
     let sum = |seconds: &[IoTotals]| {
         let mut totals = IoTotals::default();

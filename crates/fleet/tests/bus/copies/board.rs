@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use replication::{DatabaseId, HostId, Position, Report};
 
-/// A commit that was acknowledged by a copy that was active in `epoch`.
+/// Acknowledged commit, and the epoch in which its copy was active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acknowledged {
     pub unix_ns: u64,
@@ -29,7 +29,7 @@ impl Board {
         Board(folder.to_owned())
     }
 
-    /// Whether the test wants this, of all or of a host.
+    /// Whether the test asks for `what`: of all hosts, or of the host that the name contains.
     pub fn is_wanted(&self, what: &str) -> bool {
         self.0.join(what).exists()
     }
@@ -67,7 +67,7 @@ impl Board {
             .collect()
     }
 
-    /// Everything that was acknowledged, in the order of time.
+    /// All acknowledged commits in the order of their times.
     pub fn history(&self) -> Vec<Acknowledged> {
         let mut history = Vec::new();
         for (_, text) in self.files("acknowledged-") {
@@ -88,7 +88,7 @@ impl Board {
         history
     }
 
-    /// The end of each copy's log, and how far it has replayed.
+    /// End of the log and replayed position of each copy.
     pub fn copies(&self, database: DatabaseId) -> BTreeMap<HostId, (Position, Position)> {
         let place = |(host, text): (String, String)| {
             let numbers: Vec<u32> = text.split(' ').map(|word| word.parse().expect("ours")).collect();
@@ -99,7 +99,8 @@ impl Board {
     }
 }
 
-/// In an epoch only one host acknowledges, and none after a later epoch has begun to.
+/// Asserts that only one host acknowledges in an epoch, and that no host does in an epoch after a later one has
+/// begun.
 pub fn assert_never_two_active(history: &[Acknowledged]) {
     let mut reigns: BTreeMap<DatabaseId, (u64, HostId)> = BTreeMap::new();
     for now in history {

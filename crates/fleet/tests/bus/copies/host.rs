@@ -28,7 +28,7 @@ use crate::common::{config_below, create_below, tree_number};
 
 pub const MS: Duration = Duration::from_millis(1);
 
-/// Patient enough for a machine that does much else.
+/// Protocol times that are long enough for a busy test machine.
 const TIMING: Timing = Timing {
     lease_ms: 2_500,
     renew_ms: 400,
@@ -44,7 +44,8 @@ const TIMING: Timing = Timing {
     move_back_ms: None,
 };
 
-/// The databases of a solution: a line each, with the numbers of the hosts that have copies, the preferred one first.
+/// Databases of a solution text: one line for each, with the numbers of the hosts that hold copies, the preferred one
+/// first.
 pub fn databases(solution: &str) -> Vec<DatabaseSpec> {
     let copy = |(preference, host): (u32, &str)| CopySpec {
         host: HostId(host.parse().expect("a number")),
@@ -215,7 +216,7 @@ impl CopyWork {
         Rc::new(replica.expect("it starts"))
     }
 
-    /// Durable commits, one after the other, while the copy takes them.
+    /// Commits durably, one commit after the other, while the copy is mounted.
     fn commit_in_turn(
         &self,
         world: &World,
@@ -243,7 +244,8 @@ impl CopyWork {
     }
 }
 
-/// Connections break and greetings come late where hosts die; no host here may be refused.
+/// Prints a message of the network. Broken connections and late greetings are normal when hosts die, but no host may
+/// be refused for its identity.
 fn told(text: String) {
     eprintln!("{text}");
     let is_of_who =

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What went wrong over all seeds.
+/// Counts of faults over all seeds.
 #[derive(Debug, Default)]
 struct Faulted {
     crashes: u64,
@@ -14,7 +14,7 @@ struct Faulted {
     rotten_pages: u64,
 }
 
-/// A cluster under random faults; at most one host is away at a time, and the arbiter may be, too.
+/// Runs a cluster under random faults. At most one host is down at a time; the arbiter may be down too.
 fn run_seed(seed: u64, faulted: &mut Faulted, events: &mut BTreeMap<String, u64>) -> Result<(), String> {
     let mut random = Random::new(seed);
     let copies = 2 + random.below(3) as u16;
@@ -79,7 +79,7 @@ fn run_seed(seed: u64, faulted: &mut Faulted, events: &mut BTreeMap<String, u64>
     Ok(())
 }
 
-/// A process is stopped or a host suspended, now and then for a minute.
+/// Stops a process or suspends a host, sometimes for a minute.
 fn stand_still(
     cluster: &mut Cluster,
     random: &mut Random,
@@ -99,7 +99,7 @@ fn stand_still(
     Ok(())
 }
 
-/// Pages of the active copy rot, and users read everything.
+/// Flips bits in pages of the active copy, then reads all rows.
 fn rot(cluster: &mut Cluster, away_ms: u32, faulted: &mut Faulted) -> Result<(), String> {
     // Each page rots on one host only: what all have lost, none can give.
     let is_own = |host: HostId| move |place: u64| place % 16 == u64::from(host.0);

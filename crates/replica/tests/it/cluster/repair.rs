@@ -4,15 +4,17 @@ use engine::{MaintenanceConfig, StopSignal};
 
 use super::*;
 
-/// The header, its shadow, and the pages that a database begins with: an opening needs those.
+/// Index of the first page that is damaged. The pages before it (header, shadow, first pages) are needed to open a
+/// database.
 const FIRST_PLACE: u64 = 5;
-/// So few that users have to read.
+/// Cache size at which users have to read pages from the file.
 pub(super) const SMALL_CACHE_PAGES: u64 = 64;
-/// Pages that a check of the whole structure can hold at once.
+/// Cache size at which a check of the whole structure fits into the cache.
 pub(super) const LARGE_CACHE_PAGES: u64 = 8_000;
 
 impl Cluster {
-    /// Bits flip in the chosen pages of the copy on `host`, as far as they were ever written. How many pages.
+    /// Flips bits in the chosen pages of the copy on `host`, except pages that were never written. Returns the number
+    /// of pages.
     pub(super) fn rot(&self, host: HostId, is_chosen: impl Fn(u64) -> bool) -> u64 {
         let (path, world) = (&self.config.databases[0].path, &self.worlds[&host]);
         let page_bytes = PAGE_BYTES as u64;
@@ -36,7 +38,7 @@ impl Cluster {
         rotten.count() as u64
     }
 
-    /// All hosts start again with caches of this many pages.
+    /// Restarts all hosts with caches of this many pages.
     pub(super) fn restart_with_caches(&mut self, pages: u64) {
         self.config.cache_bytes_per_database = pages * PAGE_BYTES as u64;
         for host in self.hosts.clone() {
@@ -57,7 +59,7 @@ impl Cluster {
     }
 }
 
-/// A cluster of three whose rows do not fit into its caches; no user works.
+/// Cluster of three copies whose rows do not fit into the caches, without load.
 fn full_cluster(seed: u64) -> (Cluster, HostId) {
     let mut cluster = Cluster::new(seed, 3, Dial::Lossless);
     cluster.restart_with_caches(SMALL_CACHE_PAGES);

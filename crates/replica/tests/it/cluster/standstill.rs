@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// The copy's clock must say that its lease is over as soon as the arbiter counts on that. The harness asks it
-/// while the host stands still, as the first input does when the host goes on.
+/// When the arbiter takes the lease as expired, the copy's own clock must say so too. The harness reads that clock
+/// while the host stands still, as the host does when it goes on.
 fn holder_stands_still(stand_still: fn(&Simulation, &str)) {
     let mut cluster = Cluster::new(4, 3, Dial::Lossless);
     let holder = cluster.run_until_level(20_000).unwrap();

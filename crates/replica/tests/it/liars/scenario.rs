@@ -27,12 +27,12 @@ const LIAR: HostId = HostId(3);
 const SIGNATURE: u64 = 0x5eed;
 const MS: Duration = Duration::from_millis(1);
 
-/// Where the scenario takes place.
+/// World, addresses and guard of the scenario: simulated or real.
 pub struct Ground {
-    /// The hosts' worlds, and the folders of their copies.
+    /// World of each host, and the folder of its copy.
     pub hosts: BTreeMap<HostId, (World, String)>,
     pub addresses: BTreeMap<HostId, String>,
-    /// What proves who is who.
+    /// Guard of each host, which proves the identity of peers.
     pub guard: Rc<dyn Fn(HostId) -> Option<Rc<dyn Guard>>>,
 }
 
@@ -72,7 +72,8 @@ fn spec() -> Rc<DatabaseSpec> {
     })
 }
 
-/// A lie, by name, and how the copy that hears it refuses it; a gap in the log may also be what the network lost.
+/// A lie: its name, the message, and the event with which the copy refuses it. `None`: a gap in the log, which the
+/// network could have caused.
 type Lie = (&'static str, PeerMessage, Option<Event>);
 type Port = Rc<RefCell<Option<Network>>>;
 
@@ -146,7 +147,7 @@ impl Scenario<'_> {
         self.honest.insert(host, Honest { replica, port, said });
     }
 
-    /// Answers as an arbiter does whose choice is [`ACTIVE`], until `done`.
+    /// Answers like an arbiter that has chosen [`ACTIVE`], until `done` returns true.
     async fn until(&self, what: &str, done: impl Fn() -> bool) {
         for _ in 0..1_500 {
             if done() {
@@ -188,7 +189,7 @@ impl Scenario<'_> {
         self.honest[&host].replica.status()
     }
 
-    /// Users commit on the active copy, and the healthy one follows to the end.
+    /// Lets users commit on the active copy until the healthy copy has followed to the end.
     async fn commit_and_follow(&self) {
         self.until("a copy is active", || self.honest[&ACTIVE].replica.instance().is_some()).await;
         let instance = self.honest[&ACTIVE].replica.instance().expect("just seen");
@@ -209,7 +210,7 @@ impl Scenario<'_> {
         self.answer_all();
     }
 
-    /// Every file of the healthy copy.
+    /// Contents of all files of the healthy copy.
     async fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let (world, root) = &self.ground.hosts[&HEALTHY];
         let mut files = BTreeMap::new();
@@ -229,7 +230,7 @@ impl Scenario<'_> {
         files
     }
 
-    /// Tells the healthy copy each lie, as `network` of `from`; gives what went wrong.
+    /// Sends each lie to the healthy copy from host `from`, three times. Returns the failures.
     async fn tell(&self, network: &Network, from: HostId, lies: Vec<Lie>) -> Vec<String> {
         let mut wrong = Vec::new();
         for (name, message, event) in lies {
@@ -259,7 +260,7 @@ impl Scenario<'_> {
         wrong
     }
 
-    /// What a member says that is not the active copy.
+    /// Lies of a member that is not the active copy.
     fn lies_of_a_member(&self) -> Vec<Lie> {
         let (from, epoch) = (LIAR, self.epoch.get());
         let healthy = self.status(HEALTHY).report;
@@ -308,7 +309,7 @@ impl Scenario<'_> {
         ]
     }
 
-    /// What the host of the active copy says when it lies.
+    /// Lies of the host of the active copy.
     async fn lies_of_the_active_copy(&self) -> Vec<Lie> {
         let (from, epoch) = (ACTIVE, self.epoch.get());
         let report = self.status(HEALTHY).report;
@@ -351,7 +352,7 @@ impl Scenario<'_> {
         ]
     }
 
-    /// The segment of the log before `end`, as it is in the file.
+    /// Last segment of the log before `end`, from the file.
     async fn segment_before(&self, end: Position) -> Vec<u8> {
         let at = end.offset as usize - SEGMENT_BYTES;
         let generations = self.files().await;
@@ -362,7 +363,7 @@ impl Scenario<'_> {
     }
 }
 
-/// A whole segment of log that would come next, but for its records: none of them follows those before.
+/// Intact log segment for the position `from` whose records do not follow those before it.
 fn forged_segment(from: Position) -> LogPiece {
     let (config, segment) = (config_below("", 1), from.offset / SEGMENT_BYTES as u32);
     let segments = (config.log_bytes / SEGMENT_BYTES as u32) as u16;
