@@ -60,7 +60,7 @@ impl Space {
         if bytes > have {
             self.extend(file, bytes - have);
         } else {
-            self.cut(file, bytes);
+            self.truncate(file, bytes);
         }
     }
 
@@ -141,7 +141,7 @@ impl Space {
         }
     }
 
-    fn cut(&mut self, file: u64, bytes: u64) {
+    fn truncate(&mut self, file: u64, bytes: u64) {
         let Some(entry) = self.files.get_mut(&file) else { return };
         let mut released = Vec::new();
         while let Some((first, start, length)) = entry.extents.last_mut() {

@@ -122,7 +122,7 @@ pub fn probe(solution: &Solution, probe: Probe, how: Simulating<'_>) -> Result<O
     };
     let planned = Planned::of(solution, &wishes, how.assumptions)?;
     let titles = campaign::titles(&planned.all_tests());
-    let (mut parts, mut watcher) = (Parts::default(), Asked(how.interrupted));
+    let (mut parts, mut watcher) = (StorageParts::default(), Asked(how.interrupted));
     let outcome = planned.play(probe.seed, &titles, &mut parts, &mut watcher).outcome;
     if matches!(outcome.error, Some(CampaignError::Interrupted)) {
         return Ok(None);
@@ -223,9 +223,9 @@ fn stopped(error: &str) -> Figure {
 
 /// Recorder that keeps only the figures of the parts of the storage.
 #[derive(Default)]
-struct Parts(Vec<StoragePart>);
+struct StorageParts(Vec<StoragePart>);
 
-impl Recorder for Parts {
+impl Recorder for StorageParts {
     fn record(&mut self, row: Row) -> Result<(), RecordError> {
         if let Row::StoragePart(part) = row {
             self.0.push(part);

@@ -21,11 +21,11 @@ use crate::stdout::data;
 #[derive(clap::Args)]
 pub struct CrashTestArguments {
     #[command(subcommand)]
-    part: Part,
+    part: CrashTest,
 }
 
 #[derive(clap::Subcommand)]
-enum Part {
+enum CrashTest {
     /// On another host: note which commits the writer was told are durable. Ends when the writer is gone.
     Listen {
         /// Where to listen, for example 0.0.0.0:7700.
@@ -83,7 +83,7 @@ enum Part {
 pub fn run(arguments: &CrashTestArguments) -> Result<Status, Failure> {
     let told = |line: &str| say!("{line}");
     match &arguments.part {
-        Part::Listen { address, out, json } => {
+        CrashTest::Listen { address, out, json } => {
             let durable_commits = hear(address, out, told)?;
             let heard = counted(durable_commits, "durable commit");
             say!("the writer is gone; heard of {heard}, noted in {}", out.display());
@@ -92,7 +92,7 @@ pub fn run(arguments: &CrashTestArguments) -> Result<Status, Failure> {
             }
             Ok(Status::Pass)
         }
-        Part::Write { folder, listener, sessions, size_mib, buffered, json, progress } => {
+        CrashTest::Write { folder, listener, sessions, size_mib, buffered, json, progress } => {
             let meter = RefCell::new(progress.meter());
             let (sessions, file_bytes, buffered) = (*sessions, size_mib << 20, *buffered);
             let interrupts = count_interrupts()?;
@@ -108,7 +108,7 @@ pub fn run(arguments: &CrashTestArguments) -> Result<Status, Failure> {
             }
             Ok(Status::Interrupted)
         }
-        Part::Verify { folder, notes, buffered, json } => {
+        CrashTest::Verify { folder, notes, buffered, json } => {
             let compared = compare(folder, notes, *buffered)?;
             if *json {
                 crate::stdout::json(&compared)?

@@ -38,18 +38,18 @@ pub struct Failure {
     message: String,
     cause: Option<String>,
     help: Option<String>,
-    place: Option<Box<Place>>,
+    place: Option<Box<FileMistakes>>,
 }
 
 /// A file with its mistakes, or a setting with one, as the place of a failure.
 #[derive(Debug)]
-struct Place {
+struct FileMistakes {
     file_name: String,
     text: String,
     mistakes: Vec<Mistake>,
 }
 
-impl Place {
+impl FileMistakes {
     /// The lines of the file, or the setting, around the mistake, marked as compilers do.
     fn shown<'a>(&'a self, mistake: &'a Mistake) -> Element<'a> {
         let span = AnnotationKind::Primary.span(mistake.span.clone()).label("asked for here");
@@ -138,7 +138,7 @@ impl From<Box<SolutionError>> for Failure {
     fn from(error: Box<SolutionError>) -> Failure {
         let mistakes = error.mistakes().collect();
         let SolutionError { message, help, file_name, text, .. } = *error;
-        let place = Place { file_name: printable(&file_name), text: harmless(&text), mistakes };
+        let place = FileMistakes { file_name: printable(&file_name), text: harmless(&text), mistakes };
         Failure { help, place: Some(Box::new(place)), ..Failure::wrong_input(message) }
     }
 }

@@ -65,8 +65,8 @@ async fn keep_checkpoint(core: &Core, counters: &Counters) -> Result<()> {
             // A transaction that has ended holds the position no more, so its end must be durable before the position
             // passes its beginning: a crash that lost the end would leave changes that no record says how to undo.
             let tip = core.log.tip();
-            let cut = |database: &Rc<Database>| database.flush_map.cut(tip);
-            let frames: Vec<_> = core.databases.iter().map(cut).collect();
+            let take = |database: &Rc<Database>| database.flush_map.take_frame(tip);
+            let frames: Vec<_> = core.databases.iter().map(take).collect();
             if !planted!(CheckpointBeforeEnds) {
                 core.log.flush_to(tip).await?;
             }

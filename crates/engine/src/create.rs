@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use results::IoClass;
-use world::{OpenMode, PageBuf, PageCodec, STRETCH_BYTES_MAX, TemplatePages, World};
+use world::{CONTIGUOUS_BYTES_MAX, OpenMode, PageBuf, PageCodec, TemplatePages, World};
 
 use crate::error::{Error, Result};
 use crate::io::{Counters, IoFile};
@@ -61,12 +61,12 @@ async fn write_template(
             if stop.is_stopped() {
                 return Err(Error::Refused("the creation was stopped".to_owned()));
             }
-            let starts = (offset..offset + bytes).step_by(STRETCH_BYTES_MAX);
-            let stretches = starts.map(|at| {
-                let len = (STRETCH_BYTES_MAX as u64).min(offset + bytes - at);
+            let starts = (offset..offset + bytes).step_by(CONTIGUOUS_BYTES_MAX);
+            let pieces = starts.map(|at| {
+                let len = (CONTIGUOUS_BYTES_MAX as u64).min(offset + bytes - at);
                 stretch_of(template, at, len as usize)
             });
-            file.write(IoClass::InitWrite, offset, stretches.collect()).await?;
+            file.write(IoClass::InitWrite, offset, pieces.collect()).await?;
             progress.add(bytes);
         }
         Ok(())
@@ -77,8 +77,8 @@ async fn write_template(
 /// Pages of the template from `offset` on.
 fn stretch_of(template: &dyn TemplatePages, offset: u64, len: usize) -> PageBuf {
     let first = offset / template.page_bytes() as u64;
-    let made = PageBuf::written_by(len, |stretch| {
-        let pages = stretch.chunks_exact_mut(template.page_bytes());
+    let made = PageBuf::written_by(len, |piece| {
+        let pages = piece.chunks_exact_mut(template.page_bytes());
         (first..).zip(pages).for_each(|(index, page)| template.fill(index, page));
         true
     });

@@ -197,7 +197,7 @@ impl Database {
 
     /// Truncates the file to `pages` pages. The new length is durable once the file has been synced. Returns whether
     /// the file was longer.
-    pub(crate) async fn cut_file(&self, pages: u32) -> Result<bool> {
+    pub(crate) async fn shrink_file(&self, pages: u32) -> Result<bool> {
         let bytes = (u64::from(pages) + 2) * self.page_bytes as u64;
         let is_long = self.file.file().size().await? > bytes;
         if is_long {

@@ -295,7 +295,7 @@ impl FlushMap {
     }
 
     /// Takes the changes since the last frame, up to `position`, the end of the log.
-    pub(crate) fn cut(&self, position: LogPosition) -> Frame {
+    pub(crate) fn take_frame(&self, position: LogPosition) -> Frame {
         let mut versions = self.0.versions.borrow_mut();
         let entries = sorted(&std::mem::take(&mut versions.changed));
         entries.iter().for_each(|(pgno, version)| versions.set(*pgno, *version));

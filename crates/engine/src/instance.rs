@@ -169,7 +169,7 @@ impl Instance {
         let end = core.log.tip();
         core.log.flush_to(end).await?;
         for database in &core.databases {
-            database.flush_map.write(database.flush_map.cut(end), core.log.signature()).await?;
+            database.flush_map.write(database.flush_map.take_frame(end), core.log.signature()).await?;
             database.detach(end, time).await?;
         }
         let mut checkpoint = background::open_checkpoint(core, &self.log_counters).await?;

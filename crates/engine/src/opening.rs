@@ -215,7 +215,7 @@ impl Opening {
             // A file that was lengthened in vain. The next writing of the header makes the cut durable; till
             // then the next recovery would make it again.
             let is_recovered = database.header().await.state() == DatabaseState::Dirty;
-            if is_recovered && database.cut_file(pages).await? {
+            if is_recovered && database.shrink_file(pages).await? {
                 report.branches.count(RecoveryBranch::NewSpaceCleared);
             }
         }
@@ -279,6 +279,6 @@ async fn attach(core: &Core, database: &Database) -> Result<()> {
     // Redo leaves out what the log has up to the position in the header. Were this record lost, others would
     // come to lie there.
     core.log.flush_to(end).await?;
-    database.flush_map.write(database.flush_map.cut(end), core.log.signature()).await?;
+    database.flush_map.write(database.flush_map.take_frame(end), core.log.signature()).await?;
     database.attach(position, log_time(&core.world), core.log.signature()).await
 }

@@ -23,7 +23,7 @@ use crate::instance::Instance;
 use crate::io::IoFile;
 use crate::judge::{Finding, judge};
 use crate::log::reader::damaged;
-use crate::log::store::{LogStretch, read_stretch};
+use crate::log::store::{ShippedLog, read_stretch};
 use crate::log::writer::LogHold;
 use crate::log::{LogNames, LogPosition};
 use crate::pieces::{Known, PageFindings, PieceReader};
@@ -31,7 +31,7 @@ use crate::signal::StopSignal;
 
 const READ_BYTES_MAX: usize = 256 << 10;
 /// Largest number of pages in one answer to a copy that is being seeded, bytes.
-const STRETCH_BYTES_MAX: usize = 1 << 20;
+const CONTIGUOUS_BYTES_MAX: usize = 1 << 20;
 const PASSES: usize = 2;
 
 /// Result of the reading of logs for passive copies.
@@ -152,7 +152,7 @@ impl Instance {
             in_use: true,
         };
         let end = pieces.size().await? / page_bytes;
-        let behind = end.min(first + (STRETCH_BYTES_MAX as u64 / page_bytes).max(1));
+        let behind = end.min(first + (CONTIGUOUS_BYTES_MAX as u64 / page_bytes).max(1));
         let mut findings = PageFindings::default();
         let mut pages = pieces
             .read(Known::default(), first * page_bytes, (behind - first) * page_bytes, &mut findings)
@@ -192,7 +192,7 @@ impl Instance {
     ///
     /// # Errors
     /// Failed I/O, or a segment that is not what was written.
-    pub async fn read_log(&self, from: LogPosition, until: LogPosition) -> Result<Option<LogStretch>> {
+    pub async fn read_log(&self, from: LogPosition, until: LogPosition) -> Result<Option<ShippedLog>> {
         let (core, counters) = (self.core(), self.log_counters());
         let until = until.min(self.durable_log());
         if from >= until {

@@ -238,7 +238,7 @@ impl Standby {
 ///
 /// # Errors
 /// Failed I/O.
-pub async fn cut_back(
+pub async fn truncate_log(
     world: &World,
     config: &InstanceConfig,
     store: &mut LogStore,
@@ -258,7 +258,7 @@ pub async fn cut_back(
         let (path, counters) = (names.checkpoint(), &config.log_counters);
         CheckpointFile::open(world, &path, found.signature, counters).await?.write(to).await?;
     }
-    store.cut(to).await
+    store.truncate(to).await
 }
 
 /// The durable checkpoint of a passive copy, if it has one.

@@ -28,11 +28,11 @@ pub const IN_STEP_MS: i64 = 1_000;
 /// The `run.db` files of the hosts of a fleet, to be merged into the one of the fleet's run.
 #[derive(Debug)]
 pub struct HostRuns {
-    parts: Vec<Part>,
+    parts: Vec<HostEvidence>,
 }
 
 #[derive(Debug)]
-struct Part {
+struct HostEvidence {
     db: PathBuf,
     run: Run,
     host: String,
@@ -50,8 +50,8 @@ struct Part {
     out_of_step: Vec<(u32, i64)>,
 }
 
-impl Part {
-    fn read(db: PathBuf) -> Result<Part, StoreError> {
+impl HostEvidence {
+    fn read(db: PathBuf) -> Result<HostEvidence, StoreError> {
         let connection = open(&db)?;
         let read = || {
             let run = runs(&connection)?.pop().ok_or_else(|| damaged("it holds no run"))?;
@@ -71,7 +71,7 @@ impl Part {
         let last_sample_ms = last_samples(&db, &tests)?;
         let (test_shifts_ms, out_of_step) = Default::default();
         let shift_ms = 0;
-        Ok(Part {
+        Ok(HostEvidence {
             db,
             run,
             host,
@@ -221,7 +221,7 @@ impl HostRuns {
     /// What a host did outside of the common time, the others did not meet. A host holds no load before its window
     /// opens, after its last sample, and in a gap; a host without evidence holds none.
     pub fn common_windows(&self, hosts: &[String]) -> Vec<Verdict> {
-        let with_window = |part: &Part| {
+        let with_window = |part: &HostEvidence| {
             let tests = part.tests.values().filter(|test| test.window_start_ms.is_some());
             tests.map(|test| test.ordinal).collect::<Vec<_>>()
         };
@@ -242,7 +242,7 @@ impl HostRuns {
         let (first_out, end_ms) =
             held.iter().map(|(host, window)| (*host, window.1)).min_by_key(|end| end.1)?;
         // Gaps of two hosts need not lie at the same time.
-        let gap = |part: &Part| part.gaps_ms.get(&ordinal).copied().unwrap_or(0);
+        let gap = |part: &HostEvidence| part.gaps_ms.get(&ordinal).copied().unwrap_or(0);
         let gaps_ms = self.parts.iter().map(gap).fold(0, u64::saturating_add);
         let longest = self.parts.iter().max_by_key(|part| gap(part)).filter(|part| gap(part) > 0);
         let common_ms = end_ms.saturating_sub(start_ms).saturating_sub(gaps_ms);
@@ -261,14 +261,15 @@ impl HostRuns {
 
     /// Reads runs and tests from the `run.db` of each host; also from a host that died in the middle.
     pub fn open(dbs: &[PathBuf]) -> Result<HostRuns, StoreError> {
-        let mut parts = dbs.iter().cloned().map(Part::read).collect::<Result<Vec<Part>, StoreError>>()?;
+        let mut parts =
+            dbs.iter().cloned().map(HostEvidence::read).collect::<Result<Vec<HostEvidence>, StoreError>>()?;
         align(&mut parts);
         Ok(HostRuns { parts })
     }
 
     /// Wall-clock time at which the merged run begins, in ms since 1970; `None` without a host.
     pub fn started_unix_ms(&self) -> Option<u64> {
-        let starts = |part: &Part| part.run.started_unix_ms.saturating_add_signed(-part.shift_ms);
+        let starts = |part: &HostEvidence| part.run.started_unix_ms.saturating_add_signed(-part.shift_ms);
         self.parts.iter().map(starts).min()
     }
 
@@ -379,7 +380,7 @@ fn held_together(ordinal: u32, host: &str, common_ms: u64, planned_ms: u64) -> V
 
 /// Aligns the times of the hosts: works out what is added to each one's. The first host that came to a test sets the
 /// time.
-fn align(parts: &mut [Part]) {
+fn align(parts: &mut [HostEvidence]) {
     let Some(first) = parts.iter().position(|part| !part.tests.is_empty()) else { return };
     let (leading, leading_tests) = (parts[first].run.clone(), parts[first].tests.clone());
     for part in parts.iter_mut() {
@@ -433,7 +434,7 @@ fn sealed(host: &str, chain: &Chain) -> Environment {
 }
 
 /// A host's row with its times in the common time; `None` for rows of which the merged run has one for all hosts.
-fn moved(row: Row, part: &Part) -> Option<Row> {
+fn moved(row: Row, part: &HostEvidence) -> Option<Row> {
     Some(match row {
         Row::Run(_) | Row::Test(_) => return None,
         // What hosts share is not for one of them to say.

@@ -60,14 +60,14 @@ fn main() -> Outcome<()> {
 
 /// Both hosts, as every thread sees them.
 #[derive(Clone)]
-struct Place {
+struct CopyFolder {
     folder: PathBuf,
     text: String,
     direct: bool,
 }
 
-impl Place {
-    fn new(folder: &str, mib: u64, direct: bool) -> Outcome<Place> {
+impl CopyFolder {
+    fn new(folder: &str, mib: u64, direct: bool) -> Outcome<CopyFolder> {
         std::fs::create_dir(folder)?;
         let folder = std::fs::canonicalize(folder)?;
         make(&folder.join("fleet"), &["h1".to_owned(), "h2".to_owned()], "127.0.0.1:4222")?;
@@ -116,7 +116,7 @@ at_s = 10
 "#,
             folder.display()
         );
-        Ok(Place { folder, text, direct })
+        Ok(CopyFolder { folder, text, direct })
     }
 
     fn topology(&self) -> Outcome<Topology> {
@@ -164,7 +164,7 @@ struct Sample {
 
 /// The hosts that were started, and what they say.
 struct Hosts {
-    place: Place,
+    place: CopyFolder,
     to_arbiter: UnboundedSender<ToArbiter>,
     heard: BTreeMap<usize, UnboundedReceiver<(DatabaseId, FromArbiter)>>,
     tell: mpsc::Sender<Sample>,
@@ -173,7 +173,7 @@ struct Hosts {
 
 impl Hosts {
     /// Only the arbiter so far.
-    fn new(place: &Place) -> Hosts {
+    fn new(place: &CopyFolder) -> Hosts {
         let (to_arbiter, from_hosts) = unbounded();
         let (first, hears_first) = unbounded();
         let (second, hears_second) = unbounded();
@@ -209,7 +209,7 @@ impl Hosts {
 }
 
 fn arbiter(
-    place: &Place,
+    place: &CopyFolder,
     mut from_hosts: UnboundedReceiver<ToArbiter>,
     to_hosts: Vec<UnboundedSender<(DatabaseId, FromArbiter)>>,
 ) -> Outcome<()> {
@@ -231,7 +231,7 @@ fn arbiter(
 }
 
 fn serve(
-    place: &Place,
+    place: &CopyFolder,
     host: usize,
     has_users: bool,
     mut orders: UnboundedReceiver<(DatabaseId, FromArbiter)>,
@@ -242,7 +242,7 @@ fn serve(
     topology.pace = AS_FAST_AS_POSSIBLE;
     let topology = Rc::new(topology);
     let routes = Routes {
-        addresses: Place::addresses(&topology),
+        addresses: CopyFolder::addresses(&topology),
         guard: Some(place.guard(host, &topology)?),
         arbiter: Some(Rc::new(move |message| drop(to_arbiter.unbounded_send(message)))),
     };
@@ -279,7 +279,7 @@ fn serve(
 
 /// Users work as fast as they can: what a passive copy leaves of that.
 fn cost(folder: &str, seconds: f64, with_copy: bool) -> Outcome<()> {
-    let place = Place::new(folder, COST_MIB, false)?;
+    let place = CopyFolder::new(folder, COST_MIB, false)?;
     place.run(async |world| {
         let topology = place.topology()?;
         for database in 0..topology.databases.len() {
@@ -322,7 +322,7 @@ fn cost(folder: &str, seconds: f64, with_copy: bool) -> Outcome<()> {
 
 /// A copy is made anew from an active an idle one.
 fn reseed(folder: &str, mib: u64) -> Outcome<()> {
-    let place = Place::new(folder, mib, true)?;
+    let place = CopyFolder::new(folder, mib, true)?;
     let path = place.run(async |world| {
         let topology = place.topology()?;
         for host in 0..topology.hosts.len() {
@@ -363,13 +363,13 @@ fn wait_for(path: &Path) -> Outcome<Instant> {
 
 /// The same connection, and nothing else to do.
 fn stream(folder: &str, mib: usize) -> Outcome<()> {
-    let place = Place::new(folder, 64, true)?;
+    let place = CopyFolder::new(folder, 64, true)?;
     let total = mib << 20;
     let sends = place.clone();
     let sender = std::thread::spawn(move || {
         sends.run(async |world| {
             let topology = sends.topology()?;
-            let address = &Place::addresses(&topology)[&HostId(1)];
+            let address = &CopyFolder::addresses(&topology)[&HostId(1)];
             let plain = loop {
                 match world.connect(address).await {
                     Ok(plain) => break plain,
@@ -387,7 +387,7 @@ fn stream(folder: &str, mib: usize) -> Outcome<()> {
     });
     let seconds = place.run(async |world| {
         let topology = place.topology()?;
-        let listener = world.listen(&Place::addresses(&topology)[&HostId(1)]).await?;
+        let listener = world.listen(&CopyFolder::addresses(&topology)[&HostId(1)]).await?;
         let (connection, _) = place.guard(1, &topology)?.taken(listener.accept().await?).await?;
         let (mut received, begun) = (connection.receive(MESSAGE_BYTES).await?.len(), Instant::now());
         while received < total {

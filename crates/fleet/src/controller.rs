@@ -19,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use campaign::drill::{ARBITER_NAME, Entry, JournalHead, PlannedDrill, Said, stays_dismounted};
+use campaign::drill::{ARBITER_NAME, Entry, JournalContent, JournalHead, PlannedDrill, stays_dismounted};
 use futures_util::StreamExt;
 use replication::{ArbiterEvent, DatabaseId, DatabaseSpec};
 use tokio::time::{MissedTickBehavior, interval};
@@ -285,7 +285,7 @@ impl Controller {
                     let text = stays_dismounted(name, spec, why);
                     self.tell(watcher, &Note::new(None, text));
                 }
-                let said = Said::Decided { database: database.0.into(), event };
+                let said = JournalContent::Decided { database: database.0.into(), event };
                 let entry = Entry { unix_ns: self.unix_ns(), error_ns: 0, said };
                 if let Some(Err(error)) = self.journal.as_mut().map(|journal| journal.add(&entry)) {
                     self.membership.say(format!("the journal of the arbiter cannot be written: {error}"));

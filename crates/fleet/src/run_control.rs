@@ -41,7 +41,7 @@ pub struct HostProgress {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ControlState {
     progress: HostProgress,
     released: Option<(Point, u64)>,
     stop: Option<String>,
@@ -67,7 +67,7 @@ pub struct Calendar {
 #[derive(Debug, Clone)]
 pub struct RunControl {
     clock: Clock,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ControlState>>,
 }
 
 impl RunControl {
@@ -76,7 +76,7 @@ impl RunControl {
         RunControl { clock, state: Arc::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ControlState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -8,7 +8,7 @@
 use crate::least_squares::least_squares;
 
 /// Input of a prediction: logarithm of the block size, logarithm of the outstanding operations, read share.
-pub type Place = [f64; 3];
+pub type MapPoint = [f64; 3];
 
 /// Parameters of the formula. Numbers 0 to 11 are pairs of natural logarithms: seconds per operation, seconds per
 /// byte. Pairs 0 and 2: a single read, a single write. Pairs 4 and 6: a read and a write in the part that both share.
@@ -30,7 +30,7 @@ const ROUNDS: usize = 300;
 
 impl Bottleneck {
     /// Fits the formula to measured logarithms of rates.
-    pub fn fit(places: &[Place], ln_rates: &[f64]) -> Bottleneck {
+    pub fn fit(places: &[MapPoint], ln_rates: &[f64]) -> Bottleneck {
         let start = expected(places, ln_rates);
         let deviations = |numbers: &[f64]| {
             let formula = Bottleneck { numbers: numbers.try_into().expect("there are thirteen") };
@@ -43,7 +43,7 @@ impl Bottleneck {
     }
 
     /// Logarithm of the predicted operations per second.
-    pub fn ln_rate(&self, place: &Place) -> f64 {
+    pub fn ln_rate(&self, place: &MapPoint) -> f64 {
         let [block, outstanding, reads] = *place;
         let n = &self.numbers;
         let time = |pair: usize| n[pair].max(NONE).exp() + (n[pair + 1].max(NONE) + block).exp();
@@ -62,7 +62,7 @@ impl Bottleneck {
 }
 
 /// Start values of the fit: the parameters of the simplest storage that reaches the measured rates.
-fn expected(places: &[Place], ln_rates: &[f64]) -> [f64; 13] {
+fn expected(places: &[MapPoint], ln_rates: &[f64]) -> [f64; 13] {
     let least = |of: &dyn Fn(usize) -> f64| (0..places.len()).map(of).fold(f64::INFINITY, f64::min);
     let fewest = least(&|index| places[index][1]);
     let mut alone: Vec<f64> = (0..places.len())

@@ -4,7 +4,7 @@
 //! A prediction is their mean, each with the weight of its certainty. How far the interval reaches follows from
 //! points that were left out (conformal prediction), so it covers what it says it covers.
 
-use crate::bottleneck::{Bottleneck, Place};
+use crate::bottleneck::{Bottleneck, MapPoint};
 use crate::check::check_set;
 use crate::gaussian::{Estimate, Process, Scaled};
 use crate::hull::is_within;
@@ -73,7 +73,7 @@ struct Model {
 
 impl Model {
     /// Fits the models to points; takes the shapes of another model if one is given, which is faster.
-    fn fit(places: &[Place], ln_rates: &[f64], shaped: Option<&Model>) -> Option<Model> {
+    fn fit(places: &[MapPoint], ln_rates: &[f64], shaped: Option<&Model>) -> Option<Model> {
         let ranges = shaped.map_or_else(|| ranges(places), |model| model.ranges);
         let scaled: Vec<Scaled> = places.iter().map(|place| scale(&ranges, place)).collect();
         let formula = Bottleneck::fit(places, ln_rates);
@@ -85,7 +85,7 @@ impl Model {
     }
 
     /// Predicted logarithm of the rate at a place.
-    fn at(&self, place: &Place) -> Estimate {
+    fn at(&self, place: &MapPoint) -> Estimate {
         let scaled = scale(&self.ranges, place);
         let (plain, above) = (self.plain.at(&scaled), self.above.at(&scaled));
         let formula = self.formula.ln_rate(place);
@@ -98,7 +98,7 @@ impl Model {
     }
 }
 
-fn ranges(places: &[Place]) -> [(f64, f64); 3] {
+fn ranges(places: &[MapPoint]) -> [(f64, f64); 3] {
     std::array::from_fn(|axis| {
         let values = places.iter().map(|place| place[axis]);
         values
@@ -107,7 +107,7 @@ fn ranges(places: &[Place]) -> [(f64, f64); 3] {
 }
 
 /// Scales an axis to -1 to 1 over the range of the measured points.
-fn scale(ranges: &[(f64, f64); 3], place: &Place) -> Scaled {
+fn scale(ranges: &[(f64, f64); 3], place: &MapPoint) -> Scaled {
     std::array::from_fn(|axis| {
         let (low, high) = ranges[axis];
         (2.0 * place[axis] - low - high) / (high - low).max(1e-6)
@@ -127,7 +127,7 @@ pub struct Surface {
 }
 
 impl Surface {
-    fn fit(pattern: Pattern, places: &[Place], ln_rates: &[f64]) -> Result<Surface, ProbeError> {
+    fn fit(pattern: Pattern, places: &[MapPoint], ln_rates: &[f64]) -> Result<Surface, ProbeError> {
         let none = || {
             let message = format!("no regression of the {} points can be found", pattern.name());
             ProbeError::new(message, "look for points whose IOPS differ wildly from those next to them")
@@ -138,7 +138,7 @@ impl Surface {
             let (left, kept): (Vec<usize>, Vec<usize>) =
                 (0..places.len()).partition(|index| index % FOLDS == fold);
             let of = |values: &[f64]| kept.iter().map(|index| values[*index]).collect::<Vec<f64>>();
-            let known: Vec<Place> = kept.iter().map(|index| places[*index]).collect();
+            let known: Vec<MapPoint> = kept.iter().map(|index| places[*index]).collect();
             let part = Model::fit(&known, &of(ln_rates), Some(&model)).ok_or_else(none)?;
             estimates.extend(left.into_iter().map(|index| (part.at(&places[index]), index)));
         }
@@ -157,17 +157,17 @@ impl Surface {
     }
 
     /// Logarithm of the rate at a place.
-    pub(crate) fn at(&self, place: &Place) -> Estimate {
+    pub(crate) fn at(&self, place: &MapPoint) -> Estimate {
         self.model.at(place)
     }
 
     /// The place with each axis scaled to the range of the points.
-    pub(crate) fn scaled(&self, place: &Place) -> Scaled {
+    pub(crate) fn scaled(&self, place: &MapPoint) -> Scaled {
         scale(&self.model.ranges, place)
     }
 
     /// Whether the place is in the hull of the points or next to it.
-    pub(crate) fn is_near(&self, place: &Place) -> bool {
+    pub(crate) fn is_near(&self, place: &MapPoint) -> bool {
         is_within(&self.scaled, &self.scaled(place), 2.0 * BESIDE)
     }
 }
@@ -179,7 +179,7 @@ fn prediction(estimate: &Estimate, reach: f64, outstanding: f64) -> Prediction {
     Prediction { iops, interval, latency_ms: 1e3 * outstanding / iops }
 }
 
-pub(crate) fn place(row: &Row, outstanding: f64) -> Place {
+pub(crate) fn place(row: &Row, outstanding: f64) -> MapPoint {
     [(row.point.block_bytes as f64).ln(), outstanding.ln(), row.point.read_share]
 }
 

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use edb::log::{DATA_START, LogNames, SEGMENT_BYTES};
 use edb::page::{PageRef, page_flags};
-use engine::{Instance, InstanceConfig, LogHold, LogPosition, LogStore, LogStretch, Standby};
+use engine::{Instance, InstanceConfig, LogHold, LogPosition, LogStore, ShippedLog, Standby};
 use replication::{DiskOp, Found, LogExtent, LogPiece, Meta, PageCopy, PageRequest, Position, checksum};
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
@@ -149,7 +149,7 @@ impl Files {
         let mut store = LogStore::open(world, config).await?;
         store.begin_at(1).await?;
         let (from, bytes) = (LogPosition::new(1, 0, 0), seed.log.clone());
-        store.store(&LogStretch { from, bytes, closes: false }).await?;
+        store.store(&ShippedLog { from, bytes, closes: false }).await?;
         save_record(world, &config.log_directory, META, &Meta::first()).await
     }
 
@@ -188,12 +188,12 @@ impl Files {
             }
             DiskOp::Store(piece) => {
                 let from = log_position(piece.from);
-                let stretch = LogStretch { from, bytes: piece.bytes.to_vec(), closes: piece.closes };
+                let stretch = ShippedLog { from, bytes: piece.bytes.to_vec(), closes: piece.closes };
                 self.store.store(&stretch).await?;
             }
             DiskOp::Cut { to } => {
                 self.close().await;
-                engine::cut_back(&self.world, &self.config, &mut self.store, log_position(to)).await?;
+                engine::truncate_log(&self.world, &self.config, &mut self.store, log_position(to)).await?;
             }
             DiskOp::Erase => {
                 self.close().await;

@@ -1,10 +1,10 @@
 //! How sure a mean over time is, when what follows each other in time is alike (*batch means*).
 //!
-//! A figure that is a ratio of sums (I/O per second, mean latency) is cut into five to ten stretches of time,
-//! which are nearly independent. Its interval follows from how far each stretch is from the ratio of the whole.
+//! A figure that is a ratio of sums (I/O per second, mean latency) is cut into five to ten subwindows,
+//! which are nearly independent. Its interval follows from how far each subwindow is from the ratio of the whole.
 //!
 //! * What reads files from end to end changes its rate smoothly, as from the outer to the inner tracks of a
-//!   disk, in each run alike. So a parabola over the stretches counts as no noise, and costs two degrees of
+//!   disk, in each run alike. So a parabola over the subwindows counts as no noise, and costs two degrees of
 //!   freedom.
 //!
 //! It covers the noise inside a run. It does not cover what differs from run to run: only more runs do.
@@ -75,7 +75,7 @@ pub struct Spread {
 }
 
 /// Number of batches for a number of samples: few and long, so that neighbours are independent.
-pub fn stretches(samples: usize) -> Option<usize> {
+pub fn subwindows(samples: usize) -> Option<usize> {
     (samples >= FEWEST_SAMPLES).then(|| (samples / SAMPLES).clamp(FEWEST, MOST))
 }
 
@@ -103,12 +103,12 @@ fn without_curve(values: &mut [f64]) {
 }
 
 /// Ratio of the sums of pairs, and half of its interval; `None` if the divisor is zero.
-pub fn ratio(stretches: &[(f64, f64)], around: Around, confidence: &Confidence) -> Option<(f64, f64)> {
-    let sum = |part: fn(&(f64, f64)) -> f64| stretches.iter().map(part).sum::<f64>();
+pub fn ratio(subwindows: &[(f64, f64)], around: Around, confidence: &Confidence) -> Option<(f64, f64)> {
+    let sum = |part: fn(&(f64, f64)) -> f64| subwindows.iter().map(part).sum::<f64>();
     let (above, below) = (sum(|pair| pair.0), sum(|pair| pair.1));
     let ratio = (below > 0.0).then(|| above / below)?;
-    let count = stretches.len() as f64;
-    let mut residuals: Vec<f64> = stretches.iter().map(|(y, x)| y - ratio * x).collect();
+    let count = subwindows.len() as f64;
+    let mut residuals: Vec<f64> = subwindows.iter().map(|(y, x)| y - ratio * x).collect();
     let explained = match around {
         Around::Mean => 1,
         Around::Curve => {
@@ -116,7 +116,7 @@ pub fn ratio(stretches: &[(f64, f64)], around: Around, confidence: &Confidence) 
             3
         }
     };
-    let freedom = stretches.len() - explained;
+    let freedom = subwindows.len() - explained;
     let squares: f64 = residuals.iter().map(|residual| residual.powi(2)).sum();
     let deviation = (squares * count / freedom as f64).sqrt() / below;
     Some((ratio, confidence[freedom - FREEDOM] * deviation))
@@ -134,7 +134,7 @@ impl Spread {
     }
 
     fn of_sums(samples: &[(f64, f64)], around: Around, confidence: &Confidence) -> Option<Spread> {
-        let count = stretches(samples.len())?;
+        let count = subwindows(samples.len())?;
         let mut sums = vec![(0.0, 0.0); count];
         for (n, (above, below)) in samples.iter().enumerate() {
             let sum = &mut sums[n * count / samples.len()];

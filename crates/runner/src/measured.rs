@@ -130,7 +130,7 @@ impl Measured<'_> {
             Ok(ended) => ended?,
             Err(error) => match error.kind {
                 ErrorKind::ClockJumped { at, by } => {
-                    (cut_off(&mut recorder, self.preflight.host(), at, by, error)?, at)
+                    (record_clock_jump(&mut recorder, self.preflight.host(), at, by, error)?, at)
                 }
                 _ => return Err(RunError::NotStarted(error)),
             },
@@ -154,7 +154,7 @@ fn verdict(row: &Row) -> Option<Verdict> {
 }
 
 /// Records that the run was ended because its clock jumped by `by` at time `at` of the run.
-fn cut_off(
+fn record_clock_jump(
     recorder: &mut dyn Recorder,
     host: &str,
     at: Time,

@@ -12,9 +12,9 @@ use world::sync::Notify;
 
 /// Barrier between the hosts of a simulation.
 #[derive(Clone)]
-pub struct SharedBarrier(Rc<State>);
+pub struct SharedBarrier(Rc<BarrierState>);
 
-struct State {
+struct BarrierState {
     members: Cell<usize>,
     arrived: Cell<usize>,
     point: Cell<u64>,
@@ -28,7 +28,7 @@ pub struct HostBarrier(SharedBarrier);
 
 impl SharedBarrier {
     pub fn of(members: usize, meeting: Option<Meeting>) -> SharedBarrier {
-        let state = Rc::new(State {
+        let state = Rc::new(BarrierState {
             members: Cell::new(members),
             arrived: Cell::new(0),
             point: Cell::new(0),
@@ -43,7 +43,7 @@ impl SharedBarrier {
     }
 }
 
-impl State {
+impl BarrierState {
     fn all_are_here(&self) -> bool {
         self.arrived.get() >= self.members.get()
     }

@@ -12,8 +12,8 @@ use std::rc::Rc;
 
 use campaign::barrier::Alone;
 use campaign::drill::{
-    ARBITER, ARBITER_NAME, ArbiterNode, DrillHosts, Entry, Happening, Node, Observed, Observer, PlannedDrill,
-    ReadJournal, Routes, Said, Topology, conduct, create_copies, review, sample_rows,
+    ARBITER, ARBITER_NAME, ArbiterNode, DrillHosts, Entry, Happening, JournalContent, Node, Observed,
+    Observer, PlannedDrill, ReadJournal, Routes, Topology, conduct, create_copies, review, sample_rows,
 };
 use campaign::{CampaignError, CampaignOutcome, database_path};
 use replication::HostId;
@@ -176,7 +176,7 @@ impl<'a> SimulatedHosts<'a> {
     fn look(&mut self) {
         let now_ns = self.clock.now().ns;
         for (database, event) in self.arbiter.iter().flat_map(ArbiterNode::take_events) {
-            let said = Said::Decided { database, event };
+            let said = JournalContent::Decided { database, event };
             self.arbiter_said.push(Entry { unix_ns: now_ns, error_ns: 0, said });
         }
         let rots = self.rot_at.take_if(|at| self.clock.now() >= *at).is_some();
@@ -291,7 +291,7 @@ impl DrillHosts for SimulatedHosts<'_> {
         Ok(self.happened.borrow_mut().pop_front())
     }
 
-    fn write(&mut self, host: usize, at_ns: Option<u64>, said: Said) -> Result<(), CampaignError> {
+    fn write(&mut self, host: usize, at_ns: Option<u64>, said: JournalContent) -> Result<(), CampaignError> {
         let unix_ns = at_ns.unwrap_or_else(|| self.clock.now().ns);
         self.hosts_said[host].push(Entry { unix_ns, error_ns: 0, said });
         Ok(())

@@ -19,9 +19,9 @@ use world::sim::{FileId, RequestId, StorageFailure, StorageModel, StorageRequest
 
 /// Processors and request queues of the hosts, in front of the array. Clones share their state.
 #[derive(Clone)]
-pub struct Hosts(Rc<RefCell<State>>);
+pub struct Hosts(Rc<RefCell<HostsState>>);
 
-struct State {
+struct HostsState {
     costs: HostCosts,
     array: Box<dyn StorageModel>,
     hosts: Vec<Host>,
@@ -60,7 +60,7 @@ impl Hosts {
             requests: 0,
             operations: 0,
         });
-        Hosts(Rc::new(RefCell::new(State {
+        Hosts(Rc::new(RefCell::new(HostsState {
             costs,
             array,
             hosts: hosts.collect(),
@@ -109,7 +109,7 @@ impl Hosts {
     }
 }
 
-impl State {
+impl HostsState {
     fn volume(&mut self, id: VolumeId) -> Option<&mut Volume> {
         self.volumes.get_mut(id.0 as usize)?.as_mut()
     }

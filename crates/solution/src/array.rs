@@ -3,7 +3,7 @@
 
 use crate::error::{Checked, Wrong};
 use crate::file::{Raid, ReplicatedStore, Scope, SolutionFile, StorageArray, Store};
-use crate::names::Named;
+use crate::names::DefinedNames;
 use crate::source::Mistakes;
 use crate::storage::{Behind, PoolSpec, disk_index};
 
@@ -76,7 +76,7 @@ pub(crate) fn check_array(file: &SolutionFile) -> Checked<()> {
 }
 
 /// Checks volumes and pools of an array as far as tests and drills use them.
-pub(crate) fn check_volumes(array: &StorageArray, named: &Named, mistakes: &mut Mistakes<'_>) {
+pub(crate) fn check_volumes(array: &StorageArray, named: &DefinedNames, mistakes: &mut Mistakes<'_>) {
     let volumes = named.hosts.iter().flat_map(|host| &host.volumes);
     for volume in volumes.filter(|volume| volume.path.is_some()) {
         let at = format!("volume[{}]", volume.kind);

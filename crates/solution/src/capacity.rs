@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use crate::error::{Checked, Wrong};
 use crate::file::{Disk, StorageArray, Store};
 use crate::hosts::HostSpec;
-use crate::names::Named;
+use crate::names::DefinedNames;
 use crate::source::Mistakes;
 use crate::storage::{Behind, PoolSpec, gib_of_disks};
 
@@ -28,12 +28,12 @@ pub fn fits(needs_gib: f64, holds_gib: f64) -> bool {
 
 /// Space for databases: a volume, or the pool that contains it.
 struct Room<'a> {
-    named: &'a Named,
+    named: &'a DefinedNames,
     array: Option<&'a StorageArray>,
 }
 
 /// Refuses databases that are larger than their volume, or than the pool of their volumes.
-pub(crate) fn check(named: &Named, array: Option<&StorageArray>, mistakes: &mut Mistakes<'_>) {
+pub(crate) fn check(named: &DefinedNames, array: Option<&StorageArray>, mistakes: &mut Mistakes<'_>) {
     let room = Room { named, array };
     let mut in_pools = BTreeMap::<(String, usize), u64>::new();
     for host in named.hosts.iter().filter(|host| host.is_under_test) {

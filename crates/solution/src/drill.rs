@@ -7,7 +7,7 @@ use crate::file::{
     Copies, Drill, DrillEvent, DrillEventKind, MountDial, Partner, Role, SolutionFile, Test, TestKind,
 };
 use crate::hosts::{HostSpec, site_index};
-use crate::names::Named;
+use crate::names::DefinedNames;
 use crate::source::Mistakes;
 use crate::template::{Names, name_on_disk, refuse_foreign_name};
 
@@ -45,7 +45,7 @@ pub(crate) fn drill(
     test: &Test,
     path: &str,
     duration_s: f64,
-    named: &Named,
+    named: &DefinedNames,
     copies: &Copies,
     mistakes: &mut Mistakes<'_>,
 ) -> Option<DrillSpec> {
@@ -109,7 +109,7 @@ fn refuse_foreign_copies(file: &SolutionFile, mistakes: &mut Mistakes<'_>) {
 /// What events of a drill may refer to, and the length of its window.
 struct InFile<'a> {
     file: &'a SolutionFile,
-    named: &'a Named,
+    named: &'a DefinedNames,
     duration_s: f64,
 }
 

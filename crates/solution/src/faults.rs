@@ -6,7 +6,7 @@
 use crate::error::{Checked, Wrong};
 use crate::file::{Fault as Entry, FaultWord, SolutionFile, StorageArray, Store, TestKind, WhenLinkLost};
 use crate::hosts::HostSpec;
-use crate::names::Named;
+use crate::names::DefinedNames;
 use crate::source::Mistakes;
 use crate::storage::Behind;
 
@@ -158,14 +158,14 @@ impl FaultKind {
 }
 
 /// Hosts, volumes and pools in which the parts of faults are looked up.
-struct Parts<'a> {
-    named: &'a Named,
+struct FaultTargets<'a> {
+    named: &'a DefinedNames,
     array: Option<&'a StorageArray>,
 }
 
 /// Resolves every `[[fault]]`, in the order of the file.
-pub(crate) fn faults(file: &SolutionFile, named: &Named, mistakes: &mut Mistakes<'_>) -> Vec<Fault> {
-    let parts = Parts { named, array: file.array.as_ref() };
+pub(crate) fn faults(file: &SolutionFile, named: &DefinedNames, mistakes: &mut Mistakes<'_>) -> Vec<Fault> {
+    let parts = FaultTargets { named, array: file.array.as_ref() };
     let checked = |(index, entry): (usize, &Entry)| {
         let fault = Fault {
             kind: FaultKind::of(entry),
@@ -210,7 +210,7 @@ fn refuse_misplaced(entry: &Entry, fault: &Fault, at: &str) -> Checked<()> {
     }
 }
 
-impl Parts<'_> {
+impl FaultTargets<'_> {
     fn check(&self, fault: &Fault, at: &str) -> Checked<()> {
         if fault.test == Some(TestKind::Drill) {
             let wrong = Wrong::new(format!("{at}.test"), "no fault happens in a drill");

@@ -3,7 +3,7 @@
 use crate::error::{Checked, Wrong};
 use crate::file::{Copies, Dag, Layout, LayoutRow, RemoteRule, SolutionFile};
 use crate::hosts::{HostSpec, MAX_MEMBERS};
-use crate::names::Named;
+use crate::names::DefinedNames;
 use crate::source::Mistakes;
 use crate::template::{Names, expand, matches, name};
 
@@ -57,7 +57,7 @@ impl Copies {
 pub(crate) fn placement(
     file: &SolutionFile,
     (dag, copies): (&Dag, &Copies),
-    named: &Named,
+    named: &DefinedNames,
     mistakes: &mut Mistakes<'_>,
 ) -> Placement {
     mistakes.keep(check_copies(copies, named));
@@ -85,8 +85,8 @@ pub(crate) fn databases(
     }
 }
 
-fn check_copies(copies: &Copies, named: &Named) -> Checked<()> {
-    let Named { sites, hosts, .. } = named;
+fn check_copies(copies: &Copies, named: &DefinedNames) -> Checked<()> {
+    let DefinedNames { sites, hosts, .. } = named;
     let servers = hosts.len();
     let total: u64 = copies.per_site.iter().map(|&count| u64::from(count)).sum();
     if copies.per_site.first().is_none_or(|&home| home == 0) {

@@ -96,13 +96,19 @@ impl<'a> OfHost<'a> {
         entry: usize,
         instance: &'a Instance,
         already: usize,
-    ) -> Result<Vec<Parts<'a>>, Refusal> {
+    ) -> Result<Vec<UnsizedInstance<'a>>, Refusal> {
         let path = format!("instance[{entry}]");
         let numbers = numbers(instance.count, 1, &format!("{path}.count"), already)?;
         numbers.map(|n| self.parts(entry, instance, &path, n)).collect()
     }
 
-    fn parts(&self, entry: usize, instance: &'a Instance, path: &str, n: u32) -> Result<Parts<'a>, Refusal> {
+    fn parts(
+        &self,
+        entry: usize,
+        instance: &'a Instance,
+        path: &str,
+        n: u32,
+    ) -> Result<UnsizedInstance<'a>, Refusal> {
         let names = Names { n, host: Some(&self.host.name) };
         let written = name_on_disk(&instance.name, names, &format!("{path}.name"))?;
         let place = |volume: Option<&String>, at: String| self.place(volume, names, at, &written);
@@ -122,7 +128,7 @@ impl<'a> OfHost<'a> {
         match &instance.databases {
             Databases::Count(count) => {
                 let volume = place(instance.volume.as_ref(), format!("{path}.volume"))?;
-                databases.extend((1..=*count).map(|number| DatabaseParts {
+                databases.extend((1..=*count).map(|number| UnsizedDatabase {
                     name: if *count == 1 { written.clone() } else { format!("{written}-{number}") },
                     place: volume.clone(),
                     wished_bytes: None,
@@ -132,7 +138,7 @@ impl<'a> OfHost<'a> {
                 for (i, database) in list.iter().enumerate() {
                     let at = format!("{path}.databases[{i}]");
                     let volume = database.volume.as_ref().or(instance.volume.as_ref());
-                    databases.push(DatabaseParts {
+                    databases.push(UnsizedDatabase {
                         name: name_on_disk(&database.name, names, &format!("{at}.name"))?,
                         place: place(volume, format!("{at}.volume"))?,
                         wished_bytes: database.size_mib.map(|mib| (mib.saturating_mul(MIB), at)),
@@ -140,7 +146,7 @@ impl<'a> OfHost<'a> {
                 }
             }
         }
-        Ok(Parts { name: written, entry, instance, log, databases })
+        Ok(UnsizedInstance { name: written, entry, instance, log, databases })
     }
 
     /// Folder of an instance on the volume that a template names.
@@ -150,14 +156,14 @@ impl<'a> OfHost<'a> {
         names: Names<'_>,
         at: String,
         instance: &str,
-    ) -> Result<Place<'a>, Refusal> {
+    ) -> Result<VolumeFolder<'a>, Refusal> {
         let volume = self.volume(template, names, at)?;
         let Some(dir) = &volume.path else {
             let message = format!("volume `{}` has no path, so nothing can be written to it", volume.name);
             let lack = Wrong::new(format!("volume[{}]", volume.kind), message);
             return Err(Refusal::Lack(lack.help("add path = \"...\"")));
         };
-        Ok(Place { volume, dir: format!("{}/{instance}", dir.trim_end_matches('/')) })
+        Ok(VolumeFolder { volume, dir: format!("{}/{instance}", dir.trim_end_matches('/')) })
     }
 
     /// Volume that a template names; without one, the only database volume.
@@ -185,13 +191,13 @@ impl<'a> OfHost<'a> {
     }
 
     /// Size of every database in order, bytes, before rounding to pages.
-    fn sizes(&self, parts: &[Parts<'_>]) -> Result<Vec<u64>, Refusal> {
+    fn sizes(&self, parts: &[UnsizedInstance<'_>]) -> Result<Vec<u64>, Refusal> {
         let databases = || parts.iter().flat_map(|part| &part.databases);
         let total = databases().count() as f64;
         let mut sharing = BTreeMap::<&str, usize>::new();
         databases().for_each(|database| *sharing.entry(&database.place.volume.name).or_default() += 1);
         let sizing = self.file.sizing.clone().unwrap_or_default();
-        let size = |database: &DatabaseParts<'_>| match (&database.wished_bytes, &sizing) {
+        let size = |database: &UnsizedDatabase<'_>| match (&database.wished_bytes, &sizing) {
             (Some((bytes, path)), _) => Ok(possible(*bytes, format!("{path}.size_mib"))?),
             (None, Sizing { database_mib: Some(mib), percent_of_capacity: None, mailboxes: None }) => {
                 Ok(possible(mib.saturating_mul(MIB), "sizing.database_mib")?)
@@ -220,10 +226,10 @@ impl<'a> OfHost<'a> {
         databases().map(size).collect()
     }
 
-    fn sized(&self, parts: Vec<Parts<'_>>, sizes: Vec<u64>) -> Vec<InstanceSpec> {
+    fn sized(&self, parts: Vec<UnsizedInstance<'_>>, sizes: Vec<u64>) -> Vec<InstanceSpec> {
         let mut sizes = sizes.into_iter();
         let engine = &self.file.engine;
-        let spec = |part: Parts<'_>| {
+        let spec = |part: UnsizedInstance<'_>| {
             let page_bytes = part.instance.page_kib.unwrap_or(self.generation.page_kib()) * 1024;
             let log_file_kib = part.instance.log_file_kib.unwrap_or(self.generation.log_file_kib());
             let databases = part.databases.into_iter().zip(&mut sizes);
@@ -250,7 +256,7 @@ impl<'a> OfHost<'a> {
     }
 }
 
-fn refuse_duplicates(parts: &[Parts<'_>]) -> Checked<()> {
+fn refuse_duplicates(parts: &[UnsizedInstance<'_>]) -> Checked<()> {
     let mut instances: Vec<(&str, usize)> =
         parts.iter().map(|part| (part.name.as_str(), part.entry)).collect();
     let databases = parts.iter().flat_map(|part| part.databases.iter().map(move |one| (one, part.entry)));
@@ -291,25 +297,25 @@ fn possible(bytes: u64, path: impl Into<String>) -> Checked<u64> {
 }
 
 /// Instance before the sizes of its databases are known.
-struct Parts<'a> {
+struct UnsizedInstance<'a> {
     name: String,
     /// Index of its entry in `[[instance]]`.
     entry: usize,
     instance: &'a Instance,
-    log: Place<'a>,
-    databases: Vec<DatabaseParts<'a>>,
+    log: VolumeFolder<'a>,
+    databases: Vec<UnsizedDatabase<'a>>,
 }
 
-struct DatabaseParts<'a> {
+struct UnsizedDatabase<'a> {
     name: String,
-    place: Place<'a>,
+    place: VolumeFolder<'a>,
     /// Size that the entry states for a database, bytes, with the path of that entry.
     wished_bytes: Option<(u64, String)>,
 }
 
 /// Folder on a volume.
 #[derive(Clone)]
-struct Place<'a> {
+struct VolumeFolder<'a> {
     volume: &'a VolumeInfo,
     dir: String,
 }

@@ -62,7 +62,7 @@ use std::ops::Range;
 
 use error::{Checked, Wrong};
 use file::SolutionFile;
-use names::Named;
+use names::DefinedNames;
 use source::{Mistakes, Source};
 use tests::AnywhereTest;
 
@@ -220,7 +220,7 @@ fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> 
     mistakes.keep(known_schema(&file));
     let engine = mistakes.keep(tests::engine(&file.engine));
     let qualification = mistakes.keep(qualification::qualification(&file));
-    let mut named = Named::of(&file, mistakes)?;
+    let mut named = DefinedNames::of(&file, mistakes)?;
     let generation = users::generation(&file);
     mistakes.keep(users::meta_cache(&file, generation));
     let (dag, copies) = (file.dag.clone().unwrap_or_default(), file.copies.clone().unwrap_or_default());
@@ -237,7 +237,7 @@ fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> 
     capacity::check(&named, file.array.as_ref(), mistakes);
     let failed = file.under_test.as_ref().map(|part| part.failed.clone()).unwrap_or_default();
     named.check_failed(&failed, mistakes);
-    let Named { sites, enclosures, hosts, disks, pools, volumes } = named;
+    let DefinedNames { sites, enclosures, hosts, disks, pools, volumes } = named;
     Some(Solution {
         users: users::users(&file),
         failed,

@@ -9,8 +9,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Place of a path in a text: the value, or its nearest existing ancestor.
-pub(crate) struct Place {
+/// Located of a path in a text: the value, or its nearest existing ancestor.
+pub(crate) struct Located {
     /// Byte range in the text.
     pub span: Range<usize>,
     /// Whether the whole path exists.
@@ -18,9 +18,9 @@ pub(crate) struct Place {
 }
 
 /// Finds the value at `path`. A text that is not TOML gives an empty range at its start.
-pub(crate) fn locate(text: &str, path: &str) -> Place {
+pub(crate) fn locate(text: &str, path: &str) -> Located {
     let Ok(root) = DeTable::parse(text) else {
-        return Place { span: 0..0, exact: false };
+        return Located { span: 0..0, exact: false };
     };
     let mut span = 0..text.find('\n').unwrap_or(text.len());
     let mut here = Node::Table(root.get_ref());
@@ -31,7 +31,7 @@ pub(crate) fn locate(text: &str, path: &str) -> Place {
             _ => None,
         };
         let Some(value) = found else {
-            return Place { span, exact: false };
+            return Located { span, exact: false };
         };
         span = value.span();
         here = match value.get_ref() {
@@ -40,7 +40,7 @@ pub(crate) fn locate(text: &str, path: &str) -> Place {
             _ => Node::Leaf,
         };
     }
-    Place { span, exact: true }
+    Located { span, exact: true }
 }
 
 enum Node<'a> {

@@ -7,7 +7,7 @@ use crate::source::Mistakes;
 use crate::storage::{self, PoolSpec, VolumeKind};
 
 /// Names that a file defines: hosts, sites, enclosures, disks, pools.
-pub(crate) struct Named {
+pub(crate) struct DefinedNames {
     pub sites: Vec<Site>,
     pub enclosures: Vec<Enclosure>,
     pub hosts: Vec<HostSpec>,
@@ -16,9 +16,9 @@ pub(crate) struct Named {
     pub volumes: Vec<VolumeKind>,
 }
 
-impl Named {
+impl DefinedNames {
     /// Collects the names of a file; `None` if one of their tables is wrong.
-    pub fn of(file: &SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Named> {
+    pub fn of(file: &SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<DefinedNames> {
         let (sites, enclosures) = (hosts::sites(file), hosts::enclosures(file));
         let mut hosts = hosts::hosts(file, &sites, &enclosures, mistakes);
         let pools = storage::pools(file, mistakes);
@@ -28,7 +28,7 @@ impl Named {
             storage::mark_under_test(file, &mut hosts, mistakes);
         }
         let disks = file.disk.clone();
-        mistakes.names_are_known().then_some(Named { sites, enclosures, hosts, disks, pools, volumes })
+        mistakes.names_are_known().then_some(DefinedNames { sites, enclosures, hosts, disks, pools, volumes })
     }
 
     /// Key of a controller pair: the host's name, or the name of the enclosure or site whose hosts share it.
@@ -38,7 +38,7 @@ impl Named {
 
     /// Refuses a failure under test that names an unknown part.
     pub fn check_failed(&self, failed: &[String], mistakes: &mut Mistakes<'_>) {
-        let Named { sites, enclosures, hosts, .. } = self;
+        let DefinedNames { sites, enclosures, hosts, .. } = self;
         for (n, name) in failed.iter().enumerate() {
             if hosts_lost_with(name, sites, enclosures, hosts).is_empty() {
                 let known = sites.iter().map(|site| &site.name);

@@ -264,26 +264,26 @@ enum Number {
 /// Mistakes in the numbers and names of a text.
 pub(crate) fn mistakes(text: &str, root: &DeTable<'_>, rows: &Rows) -> Vec<Misread> {
     let mut walk = Walk { text, rows, found: Vec::new() };
-    walk.table(&Place::default(), root);
+    walk.table(&ValuePath::default(), root);
     walk.names(root);
     walk.found
 }
 
-/// Place of a value in the file: key of the table above, and path with list indexes.
+/// ValuePath of a value in the file: key of the table above, and path with list indexes.
 #[derive(Default)]
-struct Place {
+struct ValuePath {
     row: String,
     path: String,
 }
 
-impl Place {
-    fn below(&self, key: &str) -> Place {
+impl ValuePath {
+    fn below(&self, key: &str) -> ValuePath {
         let dot = if self.path.is_empty() { "" } else { "." };
-        Place { row: format!("{}{dot}{key}", self.row), path: format!("{}{dot}{key}", self.path) }
+        ValuePath { row: format!("{}{dot}{key}", self.row), path: format!("{}{dot}{key}", self.path) }
     }
 
-    fn entry(&self, number: usize) -> Place {
-        Place { row: self.row.clone(), path: format!("{}[{number}]", self.path) }
+    fn entry(&self, number: usize) -> ValuePath {
+        ValuePath { row: self.row.clone(), path: format!("{}[{number}]", self.path) }
     }
 }
 
@@ -294,13 +294,13 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn table(&mut self, at: &Place, table: &DeTable<'_>) {
+    fn table(&mut self, at: &ValuePath, table: &DeTable<'_>) {
         for (key, value) in table {
             self.value(&at.below(key.get_ref()), value);
         }
     }
 
-    fn value(&mut self, at: &Place, value: &Spanned<DeValue<'_>>) {
+    fn value(&mut self, at: &ValuePath, value: &Spanned<DeValue<'_>>) {
         match value.get_ref() {
             DeValue::Table(table) => return self.table(at, table),
             DeValue::Array(list) => return self.list(at, list),
@@ -331,14 +331,14 @@ impl Walk<'_> {
         })
     }
 
-    fn list(&mut self, at: &Place, list: &[Spanned<DeValue<'_>>]) {
+    fn list(&mut self, at: &ValuePath, list: &[Spanned<DeValue<'_>>]) {
         for (number, value) in list.iter().enumerate() {
             let entry = at.entry(number);
             match value.get_ref() {
                 DeValue::Array(inner) => {
                     for (place, value) in inner.iter().enumerate() {
                         let row = format!("{}.{place}", at.row);
-                        self.value(&Place { row, path: format!("{}[{place}]", entry.path) }, value);
+                        self.value(&ValuePath { row, path: format!("{}[{place}]", entry.path) }, value);
                     }
                 }
                 _ => self.value(&entry, value),

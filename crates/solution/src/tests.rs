@@ -6,7 +6,7 @@ use crate::error::{Checked, Wrong};
 use crate::file::{Copies, Engine, Generation, Load, Mix, SolutionFile, Test, TestKind};
 use crate::hosts::HostSpec;
 use crate::instances::MIB;
-use crate::names::Named;
+use crate::names::DefinedNames;
 use crate::source::Mistakes;
 
 /// Resolves `[engine]`.
@@ -108,7 +108,7 @@ pub(crate) fn tests(
     file: &SolutionFile,
     generation: Generation,
     copies: &Copies,
-    named: &Named,
+    named: &DefinedNames,
     mistakes: &mut Mistakes<'_>,
 ) -> Vec<AnywhereTest> {
     let campaign = if file.test.is_empty() { published_programme() } else { file.test.clone() };

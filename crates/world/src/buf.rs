@@ -15,7 +15,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use crate::SECTOR_BYTES;
-use crate::memory::{Aligned, STRETCH_BYTES_MAX};
+use crate::memory::{Aligned, CONTIGUOUS_BYTES_MAX};
 
 /// The buffers of one operation: consecutive on disk, in order.
 pub type Bufs = SmallVec<[PageBuf; 1]>;
@@ -159,12 +159,12 @@ impl PageBuf {
         PageBuf { len, kind: Kind::nothing() }
     }
 
-    /// Creates `count` neighbouring buffers of `len` bytes for one read. They lie in stretches of
-    /// [`STRETCH_BYTES_MAX`], which a device may serve as one request each. Memory is freed when the last buffer of a
-    /// stretch is dropped, so they suit readers who drop all together.
+    /// Creates `count` neighbouring buffers of `len` bytes for one read. They lie in contiguous pieces of
+    /// [`CONTIGUOUS_BYTES_MAX`], which a device may serve as one request each. Memory is freed when the last buffer of
+    /// a piece is dropped, so they suit readers who drop all together.
     pub fn side_by_side(count: usize, len: usize) -> Bufs {
         assert!(len <= ZEROS.len(), "{len} bytes are more than a page");
-        let per_piece = STRETCH_BYTES_MAX / len;
+        let per_piece = CONTIGUOUS_BYTES_MAX / len;
         let pieces = (0..count).step_by(per_piece).map(|first| per_piece.min(count - first));
         pieces
             .flat_map(|parts| {
@@ -344,8 +344,8 @@ impl PageBuf {
         }
     }
 
-    /// Memory of neighbouring buffers as one stretch, if they lie side by side in a piece.
-    pub(crate) fn stretch(bufs: &mut [PageBuf]) -> Option<NonNull<[u8]>> {
+    /// Memory of neighbouring buffers as one contiguous range, if they lie side by side in a piece.
+    pub(crate) fn contiguous(bufs: &mut [PageBuf]) -> Option<NonNull<[u8]>> {
         if let [one] = bufs {
             return Some(NonNull::from(match one.kind {
                 Kind::Bytes(_) | Kind::Part(..) => one.own_bytes(),
@@ -460,7 +460,7 @@ mod tests {
         for (n, buf) in (1..).zip(&mut bufs) {
             buf.as_read_target().fill(n);
         }
-        let memory = PageBuf::stretch(&mut bufs).expect("they are neighbours");
+        let memory = PageBuf::contiguous(&mut bufs).expect("they are neighbours");
         let starts =
             [0, 1, 2].map(|n| bufs[n].as_slice().as_ptr().addr() - memory.as_ptr().cast::<u8>().addr());
         assert_eq!((starts, memory.len()), ([0, SECTOR_BYTES, 2 * SECTOR_BYTES], 3 * SECTOR_BYTES));
@@ -469,9 +469,12 @@ mod tests {
         assert_eq!(first_bytes, [1, 9, 3], "each has bytes of its own");
 
         let mut last: Vec<PageBuf> = bufs.drain(1..).collect();
-        assert_eq!(PageBuf::stretch(&mut last[..1]).expect("one buffer is a stretch").len(), SECTOR_BYTES);
+        assert_eq!(
+            PageBuf::contiguous(&mut last[..1]).expect("one buffer is contiguous").len(),
+            SECTOR_BYTES
+        );
         last.swap(0, 1);
-        assert!(PageBuf::stretch(&mut last).is_none(), "the second does not follow the third");
+        assert!(PageBuf::contiguous(&mut last).is_none(), "the second does not follow the third");
     }
 
     #[test]

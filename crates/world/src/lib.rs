@@ -36,7 +36,7 @@ use futures_channel::oneshot;
 pub use buf::{Bufs, CodecMaker, Encoding, PageBuf, PageCodec, TemplatePages};
 pub use error::{Error, ErrorKind, Result};
 pub use fixed_hash::{FixedHashMap, FixedHashSet};
-pub use memory::STRETCH_BYTES_MAX;
+pub use memory::CONTIGUOUS_BYTES_MAX;
 pub use task::Task;
 pub use time::{Duration, LAPSE_MIN, Lapse, LapseKind, Time, WallClock};
 

@@ -25,11 +25,11 @@ pub(crate) struct Aligned {
 }
 
 /// Size of a slab, bytes. Small buffers are cut from slabs, each of which one large page can back: fewer page faults,
-/// and a database page is one stretch of memory for the device instead of eight.
+/// and a database page is contiguous memory for the device instead of eight.
 pub(crate) const SLAB_BYTES: usize = 2 << 20;
-/// Largest buffer that is cut from a slab, bytes, and so surely one stretch of memory. Larger ones are allocated
+/// Largest buffer that is cut from a slab, bytes, and so surely contiguous. Larger ones are allocated
 /// singly, since slabs are kept, each for one length.
-pub const STRETCH_BYTES_MAX: usize = 256 << 10;
+pub const CONTIGUOUS_BYTES_MAX: usize = 256 << 10;
 /// Largest amount of freed large buffers that a thread keeps for each size, bytes; more go back to the allocator.
 /// Small ones are always kept.
 const POOL_BYTES_MAX: usize = 8 << 20;
@@ -144,7 +144,7 @@ impl Aligned {
 
     /// Whether buffers of this length are cut from slabs.
     pub fn is_cut(len: usize) -> bool {
-        len <= STRETCH_BYTES_MAX && SLAB_BYTES.is_multiple_of(len)
+        len <= CONTIGUOUS_BYTES_MAX && SLAB_BYTES.is_multiple_of(len)
     }
 
     /// Address of the slab that contains this memory.
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_free_slab_serves_buffers_of_another_length() {
-        drop(fill(3, STRETCH_BYTES_MAX));
+        drop(fill(3, CONTIGUOUS_BYTES_MAX));
         assert_eq!(slabs(), 3);
         let mut pages = fill(3, 2 * SECTOR_BYTES);
         assert_eq!(slabs(), 3, "no more memory than before");
@@ -253,9 +253,9 @@ mod tests {
 
         // A page of each slab stays, so no slab is free.
         pages.retain(|page| page.memory.as_ptr().addr().is_multiple_of(SLAB_BYTES));
-        let stretches = fill(1, STRETCH_BYTES_MAX);
+        let contiguous = fill(1, CONTIGUOUS_BYTES_MAX);
         assert_eq!(slabs(), 4);
-        drop((pages, stretches));
+        drop((pages, contiguous));
         drop(fill(4, SECTOR_BYTES));
         assert_eq!(slabs(), 4, "every slab is free again");
     }

@@ -20,7 +20,7 @@ use results::{Event, Recorder, Sample, Severity};
 use solution::{DrillEventKind, Failure};
 
 use super::drain::Compared;
-use super::journal::Said;
+use super::journal::JournalContent;
 use super::node::{CopySample, Observed};
 use super::rows::{copy_rows, test_row};
 use super::topology::PlannedDrill;
@@ -124,7 +124,7 @@ pub trait DrillHosts {
     ///
     /// # Errors
     /// The journal cannot be kept.
-    fn write(&mut self, host: usize, at_ns: Option<u64>, said: Said) -> Done;
+    fn write(&mut self, host: usize, at_ns: Option<u64>, said: JournalContent) -> Done;
 
     /// Shows people what is in progress.
     fn phase(&mut self, _text: &str) {}
@@ -197,7 +197,7 @@ impl<H: DrillHosts> Conductor<'_, H> {
         self.recorder.record(row.clone().into())?;
         self.prepare(barrier).await?;
 
-        self.write_all(&Said::WindowOpens)?;
+        self.write_all(&JournalContent::WindowOpens)?;
         let opened_ms = self.drilled.now_ms();
         self.opened_ms = Some(opened_ms);
         self.drilled.phase("users work");
@@ -206,7 +206,7 @@ impl<H: DrillHosts> Conductor<'_, H> {
         self.until(self.window_ms(planned.test.duration_s), |_| false).await?;
         row.window_end_ms = Some(self.drilled.now_ms());
         self.recorder.record(row.clone().into())?;
-        self.write_all(&Said::WindowCloses)?;
+        self.write_all(&JournalContent::WindowCloses)?;
         self.opened_ms = None;
 
         self.finish(barrier).await?;
@@ -338,7 +338,7 @@ impl<H: DrillHosts> Conductor<'_, H> {
                     Observed::Acknowledged { database, .. } => Some(*database),
                     _ => None,
                 };
-                self.drilled.write(host, Some(at_ns), Said::Observed(observed))?;
+                self.drilled.write(host, Some(at_ns), JournalContent::Observed(observed))?;
                 self.acknowledged.extend(acknowledged);
             }
             Happening::Sampled { host, at_ns, copies, rows, is_settled } => {
@@ -350,10 +350,10 @@ impl<H: DrillHosts> Conductor<'_, H> {
                 if let Some(state) = self.states.get_mut(&host) {
                     (state.is_full, state.is_settled) = (is_full, is_settled);
                 }
-                self.drilled.write(host, Some(at_ns), Said::Sample(copies))?;
+                self.drilled.write(host, Some(at_ns), JournalContent::Sample(copies))?;
             }
             Happening::Compared { host, compared } => {
-                self.drilled.write(host, None, Said::Compared(compared))?;
+                self.drilled.write(host, None, JournalContent::Compared(compared))?;
                 if let Some(state) = self.states.get_mut(&host) {
                     state.is_compared = true;
                 }
@@ -370,7 +370,7 @@ impl<H: DrillHosts> Conductor<'_, H> {
         copy.is_full(is_lagged) && is_used
     }
 
-    fn write_all(&mut self, said: &Said) -> Done {
+    fn write_all(&mut self, said: &JournalContent) -> Done {
         self.states.keys().try_for_each(|host| self.drilled.write(*host, None, said.clone()))
     }
 
@@ -392,7 +392,11 @@ impl<H: DrillHosts> Conductor<'_, H> {
         self.drilled.failing((self.drilled.now_ms() - opened_ms) as f64 / 1e3, &text);
         self.event(*first, text)?;
         for host in &hit {
-            let said = if due.begins { Said::Fails(due.number) } else { Said::IsOver(due.number) };
+            let said = if due.begins {
+                JournalContent::Fails(due.number)
+            } else {
+                JournalContent::IsOver(due.number)
+            };
             self.drilled.write(*host, None, said)?;
         }
         for host in hit {

@@ -1,7 +1,7 @@
 //! The journal of a drill: what one host, or the arbiter, wrote down while it ran.
 //!
 //! Format, version 1: one JSON value per line. Line 0 is the [`JournalHead`], each other line an [`Entry`], the
-//! last entry [`Said::Ended`], which counts the entries before it. Each line carries its number and a chain:
+//! last entry [`JournalContent::Ended`], which counts the entries before it. Each line carries its number and a chain:
 //! 128 bits of XXH3 over the chain of the line before it, its own number and its own content.
 //!
 //! Invariants
@@ -57,13 +57,13 @@ pub struct Entry {
     /// Largest error of that time, ns.
     pub error_ns: u64,
     /// Content of the entry.
-    pub said: Said,
+    pub said: JournalContent,
 }
 
 /// Content of a journal entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Said {
+pub enum JournalContent {
     /// The window opens.
     WindowOpens,
     /// The users stop.
@@ -266,7 +266,7 @@ fn read_lines(
         let before = end.clone();
         let read = if is_ended { Err(JournalFault::Broken { line: before.lines }) } else { end.read(line) };
         let entry: Entry = read.inspect_err(|_| *end = before.clone())?;
-        if let Said::Ended { entries: counted } = entry.said {
+        if let JournalContent::Ended { entries: counted } = entry.said {
             if counted != before.entries() {
                 return Err(JournalFault::Broken { line: before.lines });
             }
@@ -286,7 +286,7 @@ mod tests {
         JournalHead::new("run", "h1", "[solution]")
     }
 
-    fn entry(unix_ns: u64, said: Said) -> Entry {
+    fn entry(unix_ns: u64, said: JournalContent) -> Entry {
         Entry { unix_ns, error_ns: 5, said }
     }
 
@@ -294,11 +294,15 @@ mod tests {
     fn lines() -> Vec<Vec<u8>> {
         let (mut end, first) = JournalEnd::begin(&head());
         let mut lines = vec![first];
-        for (at, said) in [Said::WindowOpens, Said::Fails(0), Said::WindowCloses].into_iter().enumerate() {
+        for (at, said) in
+            [JournalContent::WindowOpens, JournalContent::Fails(0), JournalContent::WindowCloses]
+                .into_iter()
+                .enumerate()
+        {
             lines.push(end.entry(&entry(at as u64, said)));
         }
         let entries = end.entries();
-        lines.push(end.entry(&entry(9, Said::Ended { entries })));
+        lines.push(end.entry(&entry(9, JournalContent::Ended { entries })));
         lines
     }
 
@@ -310,8 +314,11 @@ mod tests {
     fn a_whole_journal_is_read_as_it_was_written() {
         let journal = read(&lines().concat(), &head());
         assert_eq!(journal.fault, None);
-        let said: Vec<Said> = journal.entries.into_iter().map(|entry| entry.said).collect();
-        assert_eq!(said, [Said::WindowOpens, Said::Fails(0), Said::WindowCloses]);
+        let said: Vec<JournalContent> = journal.entries.into_iter().map(|entry| entry.said).collect();
+        assert_eq!(
+            said,
+            [JournalContent::WindowOpens, JournalContent::Fails(0), JournalContent::WindowCloses]
+        );
     }
 
     #[test]
@@ -372,7 +379,7 @@ mod tests {
         let mut end = JournalEnd::of(&begun, &head()).expect("it can be continued");
         assert_eq!(end.entries(), 2);
         let mut continued = lines()[..3].to_vec();
-        continued.push(end.entry(&entry(7, Said::Ended { entries: 2 })));
+        continued.push(end.entry(&entry(7, JournalContent::Ended { entries: 2 })));
         assert_eq!(fault(&continued), None);
         assert!(JournalEnd::of(&lines()[1..].concat(), &head()).is_err());
     }

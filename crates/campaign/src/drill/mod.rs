@@ -32,7 +32,9 @@ pub use conductor::{DrillHosts, Happening, conduct};
 pub use create::{create_copies, create_first_copies};
 pub use dismounted::stays_dismounted;
 pub use drain::Compared;
-pub use journal::{Entry, JournalEnd, JournalFault, JournalHead, ReadJournal, Said, read as read_journal};
+pub use journal::{
+    Entry, JournalContent, JournalEnd, JournalFault, JournalHead, ReadJournal, read as read_journal,
+};
 pub use node::{CopySample, Node, NodeSample, Observed, Observer, Routes};
 pub use review::{Reviewed, review};
 pub use rows::sample_rows;

@@ -19,7 +19,7 @@ use solution::{DrillSpec, Failure, TestSpec};
 
 use super::auditor::Auditor;
 use super::drain::Compared;
-use super::journal::{Entry, JournalFault, ReadJournal, Said};
+use super::journal::{Entry, JournalContent, JournalFault, ReadJournal};
 use super::node::Observed;
 use super::topology::{ARBITER_NAME, PlannedDrill, Topology};
 
@@ -53,7 +53,7 @@ enum Item {
     Fails(usize),
     IsOver(usize),
     Closes,
-    Host(usize, Said),
+    Host(usize, JournalContent),
     Arbiter(usize, ArbiterEvent),
     EndOfSecond,
 }
@@ -116,11 +116,12 @@ fn is_performed(
     topology: &Topology,
     journals: &[Checked<'_>],
 ) -> Verdict {
-    let says = |journal: &Checked<'_>, said: Said| journal.entries.iter().any(|entry| entry.said == said);
+    let says =
+        |journal: &Checked<'_>, said: JournalContent| journal.entries.iter().any(|entry| entry.said == said);
     let performed = topology.hosts.iter().zip(journals).filter(|(host, journal)| {
         failure.hosts.contains(&host.name)
-            && says(journal, Said::Fails(number))
-            && (failure.back_at_s.is_none() || says(journal, Said::IsOver(number)))
+            && says(journal, JournalContent::Fails(number))
+            && (failure.back_at_s.is_none() || says(journal, JournalContent::IsOver(number)))
     });
     let (measured, limit) = (performed.count() as f64, failure.hosts.len() as f64);
     let holds = Comparison::AtLeast.holds(measured, limit);
@@ -168,16 +169,16 @@ fn checked<'a>(
     let is_known = |entry: &Entry| {
         let database = |number: usize| number < topology.databases.len();
         match &entry.said {
-            Said::WindowOpens | Said::WindowCloses | Said::Ended { .. } => true,
-            Said::Fails(number) | Said::IsOver(number) => *number < drill.failures.len(),
-            Said::Observed(
+            JournalContent::WindowOpens | JournalContent::WindowCloses | JournalContent::Ended { .. } => true,
+            JournalContent::Fails(number) | JournalContent::IsOver(number) => *number < drill.failures.len(),
+            JournalContent::Observed(
                 Observed::Opened { database: number, .. }
                 | Observed::Acknowledged { database: number, .. }
                 | Observed::Failed { database: number, .. },
             ) => database(*number),
-            Said::Sample(samples) => samples.iter().all(|sample| database(sample.database)),
-            Said::Compared(compared) => compared.iter().all(|compared| database(compared.database)),
-            Said::Decided { database: number, event } => {
+            JournalContent::Sample(samples) => samples.iter().all(|sample| database(sample.database)),
+            JournalContent::Compared(compared) => compared.iter().all(|compared| database(compared.database)),
+            JournalContent::Decided { database: number, event } => {
                 let holder = match event {
                     ArbiterEvent::Activated { holder, .. } | ArbiterEvent::HolderSilent { holder } => {
                         usize::from(holder.0) < topology.hosts.len()
@@ -193,8 +194,11 @@ fn checked<'a>(
         let fault = Some(JournalFault::Unknown { line: place as u64 + 1 });
         checked = Checked { entries: &journal.entries[..place], fault };
     }
-    let says = |said: Said| checked.entries.iter().any(|entry| entry.said == said);
-    if is_host && checked.fault.is_none() && !(says(Said::WindowOpens) && says(Said::WindowCloses)) {
+    let says = |said: JournalContent| checked.entries.iter().any(|entry| entry.said == said);
+    if is_host
+        && checked.fault.is_none()
+        && !(says(JournalContent::WindowOpens) && says(JournalContent::WindowCloses))
+    {
         checked.fault = Some(JournalFault::NoWindow);
     }
     checked
@@ -217,14 +221,15 @@ impl History {
         arbiter: &Checked<'_>,
     ) -> Option<History> {
         let entries = || hosts.iter().flat_map(|journal| journal.entries);
-        let first =
-            |said: Said| entries().filter(|entry| entry.said == said).map(|entry| entry.unix_ns).min();
-        let opens_ns = first(Said::WindowOpens)?;
+        let first = |said: JournalContent| {
+            entries().filter(|entry| entry.said == said).map(|entry| entry.unix_ns).min()
+        };
+        let opens_ns = first(JournalContent::WindowOpens)?;
         let closes_ns = opens_ns + (test.duration_s * 1e9) as u64;
         let mut items = vec![(opens_ns, Item::Opens), (closes_ns, Item::Closes)];
         for number in 0..drill.failures.len() {
-            items.extend(first(Said::Fails(number)).map(|at_ns| (at_ns, Item::Fails(number))));
-            items.extend(first(Said::IsOver(number)).map(|at_ns| (at_ns, Item::IsOver(number))));
+            items.extend(first(JournalContent::Fails(number)).map(|at_ns| (at_ns, Item::Fails(number))));
+            items.extend(first(JournalContent::IsOver(number)).map(|at_ns| (at_ns, Item::IsOver(number))));
         }
         let mut compared = Vec::new();
         for (host, journal) in hosts.iter().enumerate() {
@@ -232,7 +237,7 @@ impl History {
         }
         let parting_ns = entries().map(|entry| entry.unix_ns).max().unwrap_or(opens_ns).max(closes_ns);
         for entry in arbiter.entries.iter().filter(|entry| entry.unix_ns <= parting_ns) {
-            if let Said::Decided { database, event } = &entry.said {
+            if let JournalContent::Decided { database, event } = &entry.said {
                 items.push((entry.unix_ns, Item::Arbiter(*database, *event)));
             }
         }
@@ -254,10 +259,10 @@ impl History {
                 Item::Closes => auditor.end_window(now_ms),
                 Item::Fails(number) => auditor.fails(now_ms, &drill.failures[number]),
                 Item::IsOver(number) => auditor.is_over(&drill.failures[number]),
-                Item::Host(host, Said::Observed(observed)) => {
+                Item::Host(host, JournalContent::Observed(observed)) => {
                     auditor.observe(now_ms, HostId(host as u16), observed)
                 }
-                Item::Host(host, Said::Sample(samples)) => auditor.sample(host, samples),
+                Item::Host(host, JournalContent::Sample(samples)) => auditor.sample(host, samples),
                 Item::Host(..) => {}
                 Item::Arbiter(database, event) => {
                     match event {
@@ -283,7 +288,7 @@ impl History {
 /// lacks does not count.
 fn last_second_ns(hosts: &[Checked<'_>], closes_ns: u64) -> Option<u64> {
     let last_sample_ns = |journal: &Checked<'_>| {
-        let samples = journal.entries.iter().filter(|entry| matches!(entry.said, Said::Sample(_)));
+        let samples = journal.entries.iter().filter(|entry| matches!(entry.said, JournalContent::Sample(_)));
         samples.map(|entry| entry.unix_ns).max().filter(|at_ns| *at_ns >= closes_ns)
     };
     hosts.iter().filter_map(last_sample_ns).min()
@@ -299,15 +304,15 @@ fn of_host(
     let (mut items, mut mounted) = (Vec::new(), vec![0; topology.databases.len()]);
     for Entry { unix_ns, error_ns, said } in journal.entries {
         let at_ns = match said {
-            Said::Compared(said) => {
+            JournalContent::Compared(said) => {
                 compared.extend(said.iter().cloned());
                 continue;
             }
-            Said::Observed(Observed::Opened { database, .. }) => {
+            JournalContent::Observed(Observed::Opened { database, .. }) => {
                 mounted[*database] = (unix_ns + error_ns).max(mounted[*database]);
                 mounted[*database]
             }
-            Said::Observed(Observed::Acknowledged { database, .. }) => {
+            JournalContent::Observed(Observed::Acknowledged { database, .. }) => {
                 let last = &mut mounted[*database];
                 *last = unix_ns.saturating_sub(*error_ns).max(*last);
                 *last

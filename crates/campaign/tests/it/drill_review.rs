@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use campaign::drill::{
-    ARBITER_NAME, Compared, CopySample, Entry, JournalEnd, JournalHead, Observed, PlannedDrill, ReadJournal,
-    Said, read_journal, review,
+    ARBITER_NAME, Compared, CopySample, Entry, JournalContent, JournalEnd, JournalHead, Observed,
+    PlannedDrill, ReadJournal, read_journal, review,
 };
 use replication::{
     ArbiterEvent, Boot, DatabaseId, Epoch, Health, HostId, Lineage, Position, Report, WhyDismounted,
@@ -17,23 +17,23 @@ const MS: u64 = 1_000_000;
 /// When the window opens.
 const OPENS_MS: u64 = 1_000_000;
 
-fn entry(at_ms: u64, error_ms: u64, said: Said) -> Entry {
+fn entry(at_ms: u64, error_ms: u64, said: JournalContent) -> Entry {
     Entry { unix_ns: (OPENS_MS + at_ms) * MS, error_ns: error_ms * MS, said }
 }
 
-fn opened(epoch: u32, version: u32) -> Said {
+fn opened(epoch: u32, version: u32) -> JournalContent {
     let found = BTreeMap::from([(7, version)]);
-    Said::Observed(Observed::Opened { database: 0, epoch: Epoch(epoch), found })
+    JournalContent::Observed(Observed::Opened { database: 0, epoch: Epoch(epoch), found })
 }
 
-fn acknowledged(epoch: u32, version: u32) -> Said {
+fn acknowledged(epoch: u32, version: u32) -> JournalContent {
     let folders = BTreeMap::from([(7, version)]);
-    Said::Observed(Observed::Acknowledged { database: 0, epoch: Epoch(epoch), folders })
+    JournalContent::Observed(Observed::Acknowledged { database: 0, epoch: Epoch(epoch), folders })
 }
 
-fn compared() -> Said {
+fn compared() -> JournalContent {
     let digests = Some(BTreeMap::from([(9, 1)]));
-    Said::Compared(vec![Compared { database: 0, changed: 1, digests }])
+    JournalContent::Compared(vec![Compared { database: 0, changed: 1, digests }])
 }
 
 /// Names of the rules that fail for the journals of the two hosts.
@@ -55,19 +55,19 @@ fn lines(host: &str, entries: Vec<Entry>) -> Vec<Vec<u8>> {
     let mut lines = vec![first];
     lines.extend(entries.iter().map(|entry| end.entry(entry)));
     let entries = end.entries();
-    lines.push(end.entry(&entry(62_000, 0, Said::Ended { entries })));
+    lines.push(end.entry(&entry(62_000, 0, JournalContent::Ended { entries })));
     lines
 }
 
 /// Lines of the journal of host `number` (from 0), with the opening and the closing of the window.
 fn host_lines(number: usize, entries: Vec<Entry>) -> Vec<Vec<u8>> {
-    let failures = [entry(10_000, 0, Said::Fails(0)), entry(30_000, 0, Said::IsOver(0))];
+    let failures = [entry(10_000, 0, JournalContent::Fails(0)), entry(30_000, 0, JournalContent::IsOver(0))];
     let failures = failures.into_iter().filter(|_| number == 0);
-    let mut entries: Vec<Entry> = [entry(0, 0, Said::WindowOpens)]
+    let mut entries: Vec<Entry> = [entry(0, 0, JournalContent::WindowOpens)]
         .into_iter()
         .chain(entries)
         .chain(failures)
-        .chain([entry(60_000, 0, Said::WindowCloses), entry(61_000, 0, compared())])
+        .chain([entry(60_000, 0, JournalContent::WindowCloses), entry(61_000, 0, compared())])
         .collect();
     // In the order of time, as a host writes it.
     entries.sort_by_key(|entry| entry.unix_ns);
@@ -98,7 +98,7 @@ fn reviewed(first: Vec<Entry>, second: Vec<Entry>, arbiter: Vec<Entry>) -> Vec<V
     verdicts
 }
 
-fn full_copy(host: u16) -> Said {
+fn full_copy(host: u16) -> JournalContent {
     let report = Report {
         database: DatabaseId(0),
         host: HostId(host),
@@ -113,7 +113,7 @@ fn full_copy(host: u16) -> Said {
         copy_queue: 0,
         host_tier: 0,
     };
-    Said::Sample(vec![CopySample {
+    JournalContent::Sample(vec![CopySample {
         database: 0,
         active_in: None,
         report,
@@ -129,7 +129,7 @@ fn full_copy(host: u16) -> Said {
 fn what_the_arbiter_sees_after_the_hosts_have_ended_counts_for_nothing() {
     let dismounted = |at_ms| {
         let event = ArbiterEvent::Dismounted { why: WhyDismounted::NoProof };
-        let arbiter = [entry(at_ms, 0, Said::Decided { database: 0, event })];
+        let arbiter = [entry(at_ms, 0, JournalContent::Decided { database: 0, event })];
         let first = vec![entry(100, 0, opened(1, 0)), entry(5_000, 0, acknowledged(1, 1))];
         let second = vec![entry(20_000, 0, opened(2, 1)), entry(21_000, 0, acknowledged(2, 2))];
         rules(reviewed(first, second, arbiter.into()), Outcome::Fail)
@@ -240,9 +240,9 @@ fn no_lost_or_changed_line_makes_a_drill_pass_that_lost_a_commit() {
 #[test]
 fn a_journal_that_names_what_the_drill_does_not_have_is_refused() {
     let strange = [
-        Said::Observed(Observed::Opened { database: 99, epoch: Epoch(1), found: BTreeMap::new() }),
-        Said::Compared(vec![Compared { database: 7, changed: 1, digests: None }]),
-        Said::Fails(3),
+        JournalContent::Observed(Observed::Opened { database: 99, epoch: Epoch(1), found: BTreeMap::new() }),
+        JournalContent::Compared(vec![Compared { database: 7, changed: 1, digests: None }]),
+        JournalContent::Fails(3),
     ];
     for said in strange {
         let [_, second] = history(5);
@@ -256,7 +256,8 @@ fn a_journal_that_names_what_the_drill_does_not_have_is_refused() {
 #[test]
 fn a_failure_that_did_not_take_place_is_not_proved() {
     let entries = vec![entry(100, 0, opened(1, 0)), entry(5_000, 0, acknowledged(1, 5))];
-    let opens_and_closes = [Said::WindowOpens, Said::WindowCloses].map(|said| entry(0, 0, said));
+    let opens_and_closes =
+        [JournalContent::WindowOpens, JournalContent::WindowCloses].map(|said| entry(0, 0, said));
     let first = lines("h1", opens_and_closes.into_iter().chain(entries).collect());
     let [_, second] = history(5);
     let verdicts = judged([Some(first.concat()), Some(second.concat())], arbiter());

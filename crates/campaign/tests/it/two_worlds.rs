@@ -29,7 +29,7 @@ enum End {
 
 /// What a load has left.
 #[derive(Debug, PartialEq)]
-struct Left {
+struct LoadResult {
     batches: Vec<u64>,
     rows: u64,
     /// Sum of a hash of every row: independent of their order.
@@ -75,7 +75,7 @@ async fn rows(instance: &Instance, template: &TemplateDatabase, db: u8) -> (u64,
     (count, sum)
 }
 
-async fn load(world: &World, root: &str, sessions: u32, end: End) -> Left {
+async fn load(world: &World, root: &str, sessions: u32, end: End) -> LoadResult {
     let templates: Vec<_> = (1..=u64::from(DATABASES))
         .map(|seed| Rc::new(TemplateDatabase::of_size(PAGE_BYTES, FILE_BYTES, 16, seed, 25).unwrap()))
         .collect();
@@ -121,7 +121,7 @@ async fn load(world: &World, root: &str, sessions: u32, end: End) -> Left {
         async move { mailboxes.batch(&Mix::EXCHANGE_2010, SEED, database, number, seat).await }
     });
     running.await.unwrap();
-    let mut left = Left { batches: load.batches(), rows: 0, hash: 0 };
+    let mut left = LoadResult { batches: load.batches(), rows: 0, hash: 0 };
     for (db, template) in (1..).zip(&templates) {
         let (count, sum) = rows(&instance, template, db).await;
         left.rows += count;
@@ -131,7 +131,7 @@ async fn load(world: &World, root: &str, sessions: u32, end: End) -> Left {
     left
 }
 
-fn simulated(sessions: u32, end: End) -> Left {
+fn simulated(sessions: u32, end: End) -> LoadResult {
     // With storage that takes no time, a load that is bounded by time would never end.
     let storage = Box::new(FixedLatency::new(SEED, FixedLatencyTimes::default()));
     let simulation = Simulation::new(SEED, SimConfig { storage, ..SimConfig::default() });
@@ -140,7 +140,7 @@ fn simulated(sessions: u32, end: End) -> Left {
     simulation.run_until(async { load(&world, "/v", sessions, end).await })
 }
 
-fn real(sessions: u32, end: End) -> Left {
+fn real(sessions: u32, end: End) -> LoadResult {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let root = directory.path().to_str().unwrap().to_owned();
     world::real::run(RealConfig::new("a"), |world| async move { load(&world, &root, sessions, end).await })

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::drilled::Drilled;
 use crate::net::{can_run, wait_for};
 use crate::test_fleet::TestFleet;
-use campaign::drill::{Compared, Entry, Observed, Said};
+use campaign::drill::{Compared, Entry, JournalContent, Observed};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(300);
@@ -69,7 +69,8 @@ impl Performed {
         let mut reigns: BTreeMap<_, BTreeSet<usize>> = BTreeMap::new();
         for (host, entries) in &self.journals {
             for entry in entries {
-                if let Said::Observed(Observed::Acknowledged { database, epoch, .. }) = &entry.said {
+                if let JournalContent::Observed(Observed::Acknowledged { database, epoch, .. }) = &entry.said
+                {
                     reigns.entry((*database, epoch.0)).or_default().insert(*host);
                 }
             }
@@ -92,7 +93,7 @@ impl Performed {
         let said = self.journals.iter().flat_map(|(_, entries)| entries);
         let compared: Vec<&Compared> = said
             .filter_map(|entry| match &entry.said {
-                Said::Compared(compared) => Some(compared),
+                JournalContent::Compared(compared) => Some(compared),
                 _ => None,
             })
             .flatten()
@@ -256,7 +257,7 @@ back_after_s = 3
         let entries =
             lines.map(|line| serde_json::from_value::<Entry>(line["said"].clone()).expect("an entry"));
         let said = entries.filter_map(|entry| match entry.said {
-            Said::Compared(compared) => Some(compared),
+            JournalContent::Compared(compared) => Some(compared),
             _ => None,
         });
         said.flatten().filter(|copy| copy.digests.is_some()).count()

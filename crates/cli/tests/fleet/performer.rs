@@ -31,7 +31,7 @@ pub fn perform(fleet: &TestFleet, scenario: &Scenario) -> Performed {
         fleet,
         ids,
         seen: BTreeMap::from([(Phase::Assembling, started)]),
-        faults: scenario.faults.iter().map(|fault| (*fault, State::Waits)).collect(),
+        faults: scenario.faults.iter().map(|fault| (*fault, FaultState::Waits)).collect(),
         happened: Vec::new(),
         phases: Phases::default(),
     };
@@ -52,7 +52,7 @@ struct Ids {
     agents: Vec<u32>,
 }
 
-enum State {
+enum FaultState {
     Waits,
     /// The fault has acted since this time; with the id of the process that it paused.
     Acts(Instant, Option<u32>),
@@ -63,7 +63,7 @@ struct Performer<'a> {
     fleet: &'a TestFleet,
     ids: Ids,
     seen: BTreeMap<Phase, Instant>,
-    faults: Vec<(Fault, State)>,
+    faults: Vec<(Fault, FaultState)>,
     happened: Vec<String>,
     phases: Phases,
 }
@@ -76,17 +76,19 @@ impl Performer<'_> {
         let mut faults = std::mem::take(&mut self.faults);
         for (fault, state) in &mut faults {
             match state {
-                State::Waits => {
+                FaultState::Waits => {
                     let begun = self.seen.get(&fault.phase);
                     if begun.is_some_and(|begun| begun.elapsed() >= Duration::from_millis(fault.after_ms)) {
                         *state = self.begin(fault);
                     }
                 }
-                State::Acts(since, paused) if since.elapsed() >= Duration::from_millis(fault.lasts_ms) => {
+                FaultState::Acts(since, paused)
+                    if since.elapsed() >= Duration::from_millis(fault.lasts_ms) =>
+                {
                     self.end(fault, *paused);
-                    *state = State::Over;
+                    *state = FaultState::Over;
                 }
-                State::Acts(..) | State::Over => {}
+                FaultState::Acts(..) | FaultState::Over => {}
             }
         }
         self.faults = faults;
@@ -95,13 +97,13 @@ impl Performer<'_> {
 
     fn end_all(&mut self) {
         for (fault, state) in std::mem::take(&mut self.faults) {
-            if let State::Acts(_, paused) = state {
+            if let FaultState::Acts(_, paused) = state {
                 self.end(&fault, paused);
             }
         }
     }
 
-    fn begin(&mut self, fault: &Fault) -> State {
+    fn begin(&mut self, fault: &Fault) -> FaultState {
         let paused = match fault.kind {
             Kind::Network(..) | Kind::OneWay(..) => None,
             Kind::SetCalendar(host, ahead_ms) => {
@@ -109,19 +111,19 @@ impl Performer<'_> {
                 None
             }
             Kind::KillBus => {
-                let Some(bus) = self.find(Process::Bus) else { return State::Waits };
+                let Some(bus) = self.find(Process::Bus) else { return FaultState::Waits };
                 signal(bus, libc::SIGKILL);
                 None
             }
             Kind::Pause(process) => {
                 // It may be away just now, because the drill has killed it.
-                let Some(id) = self.find(process) else { return State::Waits };
+                let Some(id) = self.find(process) else { return FaultState::Waits };
                 signal(id, libc::SIGSTOP);
                 Some(id)
             }
         };
         self.happened.push(fault.kind.name().to_owned());
-        State::Acts(Instant::now(), paused)
+        FaultState::Acts(Instant::now(), paused)
     }
 
     fn end(&self, fault: &Fault, paused: Option<u32>) {
@@ -137,7 +139,7 @@ impl Performer<'_> {
     fn set_weather(&self) {
         let mut weather: BTreeMap<(usize, usize), Weather> = BTreeMap::new();
         for (fault, state) in &self.faults {
-            let acts = matches!(state, State::Acts(..));
+            let acts = matches!(state, FaultState::Acts(..));
             let mut add = |from, to, more: Weather| {
                 let sum = weather.entry((from, to)).or_default();
                 if acts {
@@ -173,7 +175,7 @@ fn signal(id: u32, signal: libc::c_int) {
     unsafe { libc::kill(id as libc::pid_t, signal) };
 }
 
-/// State and parent of a process.
+/// FaultState and parent of a process.
 fn stat(id: u32) -> Option<(char, u32)> {
     let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let mut words = text[text.rfind(')')? + 1..].split_whitespace();

@@ -19,7 +19,7 @@ const SEED: u64 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Progress {
     /// How it stands.
-    pub state: State,
+    pub state: SimulationState,
     /// Name of the solution.
     pub solution: String,
     /// Mailboxes that the file asks for.
@@ -37,7 +37,7 @@ pub struct Progress {
 /// How a simulation stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum SimulationState {
     /// It goes on.
     Running,
     /// Every load was simulated or refused.
@@ -62,13 +62,13 @@ impl Simulations {
     /// The solution cannot be planned.
     pub fn start(&self, solution: Solution) -> solution::Result<bool> {
         let mut current = locked(&self.0);
-        if current.as_ref().is_some_and(|last| locked(&last.progress).state == State::Running) {
+        if current.as_ref().is_some_and(|last| locked(&last.progress).state == SimulationState::Running) {
             return Ok(false);
         }
         let solution = plan::to_run(solution)?;
         let mailboxes_wanted = Scaling::of(&solution)?.mailboxes;
         let progress = Progress {
-            state: State::Running,
+            state: SimulationState::Running,
             solution: solution.name.clone(),
             mailboxes_wanted,
             servers: servers(&solution),
@@ -142,7 +142,8 @@ struct Ended<'a>(&'a Simulation);
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
         let mut progress = locked(&self.0.progress);
-        progress.state = if self.0.stop.load(Ordering::SeqCst) { State::Stopped } else { State::Done };
+        progress.state =
+            if self.0.stop.load(Ordering::SeqCst) { SimulationState::Stopped } else { SimulationState::Done };
     }
 }
 
@@ -161,7 +162,7 @@ mod tests {
     fn ended(simulations: &Simulations) -> Progress {
         loop {
             let progress = simulations.progress().expect("one was started");
-            if progress.state != State::Running {
+            if progress.state != SimulationState::Running {
                 return progress;
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!(simulations.start(solution.clone()), Ok(true));
         assert_eq!(simulations.start(solution.clone()), Ok(false), "the first one goes on");
         simulations.stop();
-        assert_eq!(ended(&simulations).state, State::Stopped);
+        assert_eq!(ended(&simulations).state, SimulationState::Stopped);
         assert_eq!(simulations.start(solution), Ok(true), "then the next one may start");
         simulations.stop();
         ended(&simulations);
@@ -191,7 +192,7 @@ mod tests {
         let simulations = Simulations::default();
         assert_eq!(simulations.start(solution), Ok(true));
         let progress = ended(&simulations);
-        assert_eq!(progress.state, State::Done);
+        assert_eq!(progress.state, SimulationState::Done);
         let loads: Vec<u64> = progress.probed.iter().map(|probed| probed.mailboxes).collect();
         assert_eq!(loads, [200, 300, 400], "{progress:?}");
         assert!(progress.refused.len() == 2 && progress.refused[0].contains(" mailboxes: "), "{progress:?}");

@@ -62,11 +62,11 @@ pub struct Rest {
 }
 
 /// Contents of the last segment of a log.
-enum Mark {
+enum LastSegment {
     /// Empty: an instance writes the log.
     None,
-    /// Mark of a passive copy: the stretch that it wrote last.
-    Stretch(Range<u16>),
+    /// LastSegment of a passive copy: the stretch that it wrote last.
+    CopyWrites(Range<u16>),
     /// Neither empty nor a mark.
     Unreadable,
 }
@@ -78,13 +78,13 @@ impl LogFile {
         let is_good = |number: &u16| self.state(*number) == SegmentState::Good;
         let behind = self.end.saturating_add(1)..self.last();
         let proof = match self.mark() {
-            Mark::Stretch(stretch) => {
+            LastSegment::CopyWrites(stretch) => {
                 let next = behind.clone().filter(is_good).find(|number| *number >= stretch.end);
                 let is_durable = stretch.start > self.end && self.end < self.last();
                 next.filter(|_| stretch.end > self.end).or(is_durable.then(|| self.last()))
             }
-            Mark::Unreadable => None,
-            Mark::None => behind
+            LastSegment::Unreadable => None,
+            LastSegment::None => behind
                 .clone()
                 .filter(is_good)
                 .find(|number| self.write_of(*number) > self.end || *number - self.end >= WRITE_SEGMENTS_MAX),
@@ -96,7 +96,8 @@ impl LogFile {
     pub fn rest(&self) -> Rest {
         let mark = self.mark();
         let used = |number: &u16| !is_zero(self.segment(*number));
-        let mut rest = Rest { end: self.end, is_marked: !matches!(mark, Mark::None), ..Rest::default() };
+        let mut rest =
+            Rest { end: self.end, is_marked: !matches!(mark, LastSegment::None), ..Rest::default() };
         let mut torn_from = self.end;
         for number in (self.end..self.last()).filter(used) {
             (rest.end, rest.segments) = (number + 1, rest.segments + 1);
@@ -105,7 +106,7 @@ impl LogFile {
                 torn_from = torn_from.min(write);
             }
         }
-        if matches!(mark, Mark::None) {
+        if matches!(mark, LastSegment::None) {
             let far = torn_from.saturating_add(WRITE_SEGMENTS_MAX).max(self.end)..self.last();
             rest.unexplained = far.filter(used).count() as u16;
         }
@@ -129,14 +130,14 @@ impl LogFile {
         get_u16(self.segment(number), AT_WRITE)
     }
 
-    fn mark(&self) -> Mark {
+    fn mark(&self) -> LastSegment {
         match self.state(self.last()) {
             SegmentState::Good => {
                 let stretch_end = get_u16(self.segment(self.last()), AT_STRETCH_END);
-                Mark::Stretch(self.write_of(self.last())..stretch_end)
+                LastSegment::CopyWrites(self.write_of(self.last())..stretch_end)
             }
-            SegmentState::Empty => Mark::None,
-            _ => Mark::Unreadable,
+            SegmentState::Empty => LastSegment::None,
+            _ => LastSegment::Unreadable,
         }
     }
 }

@@ -35,7 +35,7 @@ const PIECE_BYTES_MAX: usize = 256 << 10;
 
 /// Part of a log on its way to another host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogStretch {
+pub struct ShippedLog {
     /// Position of its first byte; segment 0 is the log's header.
     pub from: LogPosition,
     /// Bytes up to the end of a segment.
@@ -44,7 +44,7 @@ pub struct LogStretch {
     pub closes: bool,
 }
 
-impl LogStretch {
+impl ShippedLog {
     /// End of a log that ends with this part.
     pub fn end(&self) -> LogPosition {
         match self.closes {
@@ -119,7 +119,7 @@ impl LogStore {
     ///
     /// # Errors
     /// A stretch that does not belong there (nothing has changed then), or failed I/O.
-    pub async fn store(&mut self, stretch: &LogStretch) -> Result<()> {
+    pub async fn store(&mut self, stretch: &ShippedLog) -> Result<()> {
         if stretch.from != self.end {
             return Err(refused(stretch.from, &format!("the log here ends at {:?}", self.end)));
         }
@@ -159,7 +159,7 @@ impl LogStore {
     ///
     /// # Errors
     /// Failed I/O, or a segment that is not what was written.
-    pub async fn read(&self, from: LogPosition, until: LogPosition) -> Result<Option<LogStretch>> {
+    pub async fn read(&self, from: LogPosition, until: LogPosition) -> Result<Option<ShippedLog>> {
         let until = until.min(LogPosition::new(self.end.generation(), self.end.segment(), 0));
         if from.generation() < self.start || from >= until {
             return Ok(None);
@@ -171,7 +171,7 @@ impl LogStore {
     ///
     /// # Errors
     /// Failed I/O.
-    pub async fn cut(&mut self, to: LogPosition) -> Result<()> {
+    pub async fn truncate(&mut self, to: LogPosition) -> Result<()> {
         if to >= self.end {
             return Ok(());
         }
@@ -318,7 +318,7 @@ impl LogStore {
     }
 
     /// Checks `bytes`, the segments from `first` on that end with the part, by their checksums. Returns their header.
-    fn inspect(&self, stretch: &LogStretch, first: u16, bytes: &[u8]) -> Result<Option<LogHeader>> {
+    fn inspect(&self, stretch: &ShippedLog, first: u16, bytes: &[u8]) -> Result<Option<LogHeader>> {
         let generation = stretch.from.generation();
         let (segments, rest) = bytes.as_chunks::<SEGMENT_BYTES>();
         let behind = usize::from(first) + segments.len();
@@ -358,7 +358,7 @@ impl LogStore {
     /// here. Returns the chains before the log that contains the new end, and before that end.
     async fn inspect_records(
         &mut self,
-        stretch: &LogStretch,
+        stretch: &ShippedLog,
         first: u16,
         bytes: &[u8],
     ) -> Result<(Records, Records)> {
@@ -462,7 +462,7 @@ pub(crate) async fn read_stretch(
     segments: u16,
     counters: &Counters,
     (from, until): (LogPosition, LogPosition),
-) -> Result<Option<LogStretch>> {
+) -> Result<Option<ShippedLog>> {
     let generation = from.generation();
     let closes = until.generation() > generation;
     let behind = if closes { segments } else { until.segment() };
@@ -496,5 +496,5 @@ pub(crate) async fn read_stretch(
         }
     }
     bytes.drain(..usize::from(from.byte()));
-    Ok(Some(LogStretch { from, bytes, closes }))
+    Ok(Some(ShippedLog { from, bytes, closes }))
 }

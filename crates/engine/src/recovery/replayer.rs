@@ -442,7 +442,7 @@ impl Recovery<'_> {
             LogRecord::Extend { db, before, pages } if takes_part(&replay.scope.participants, db, end) => {
                 let database = self.database(db).expect("participants are attached");
                 // Every page that was used there since is made anew by a later record.
-                if database.cut_file(before).await? {
+                if database.shrink_file(before).await? {
                     database.lengthen_file(pages).await?;
                     replay.report.branches.count(RecoveryBranch::NewSpaceCleared);
                 } else if database.lengthen_file(pages).await? {

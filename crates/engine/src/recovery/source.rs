@@ -7,7 +7,7 @@ use super::Recovery;
 use crate::error::Result;
 use crate::log::LogPosition;
 use crate::log::reader::{LogContents, damaged};
-use crate::log::store::{LogStretch, read_stretch};
+use crate::log::store::{ShippedLog, read_stretch};
 
 /// Source of the log to replay.
 pub(crate) enum Source {
@@ -37,7 +37,7 @@ pub(crate) enum Segments {
     /// Whole log file; only the last one may end in a torn write.
     File { log: LogContents, is_last: bool },
     /// Good segments; a log has `per_log`.
-    Stored { stretch: LogStretch, per_log: u16 },
+    Stored { stretch: ShippedLog, per_log: u16 },
 }
 
 impl Source {

@@ -20,13 +20,13 @@ const GENERATIONS_KEPT: u32 = 256;
 
 /// What an instance has left that ended without being closed: numbers of its last transaction, log and change.
 #[derive(Clone, Copy)]
-struct Left {
+struct NumbersLeft {
     transaction: u32,
     generation: u32,
     dbtime: u64,
 }
 
-const FAR_FROM_THE_END: Left = Left { transaction: 7, generation: 7, dbtime: 700 };
+const FAR_FROM_THE_END: NumbersLeft = NumbersLeft { transaction: 7, generation: 7, dbtime: 700 };
 
 async fn write(world: &World, path: &str, mode: OpenMode, bytes: &[u8]) {
     let file = world.open(path, mode).await.unwrap();
@@ -34,7 +34,7 @@ async fn write(world: &World, path: &str, mode: OpenMode, bytes: &[u8]) {
     file.sync().await.unwrap();
 }
 
-async fn leave(world: &World, left: Left) -> InstanceConfig {
+async fn leave(world: &World, left: NumbersLeft) -> InstanceConfig {
     let config = create(world, 1, 1).await;
     let time = LogTime::from_unix_ms(1_700_000_000_000);
     let signature = Signature::new(3, time);
@@ -87,7 +87,7 @@ fn is_used_up(refused: &Error, which: &str) -> bool {
 fn only_transactions_that_change_something_use_up_numbers_and_a_closed_instance_begins_anew() {
     let (sim, world) = new_simulation(1);
     sim.run_until(async {
-        let config = leave(&world, Left { transaction: u32::MAX - 2, ..FAR_FROM_THE_END }).await;
+        let config = leave(&world, NumbersLeft { transaction: u32::MAX - 2, ..FAR_FROM_THE_END }).await;
         let (instance, _) = Instance::open(&world, &config).await.unwrap();
         for _ in 0..10 {
             assert!(keys(&instance).await.is_empty());
@@ -119,7 +119,7 @@ fn a_database_whose_modification_numbers_are_nearly_used_up_takes_no_change_and_
     sim.run_until(async {
         // The last number is given; what is open ends with the numbers that are kept for that.
         let last = u64::MAX - DBTIMES_KEPT;
-        let config = leave(&world, Left { dbtime: last - 2, ..FAR_FROM_THE_END }).await;
+        let config = leave(&world, NumbersLeft { dbtime: last - 2, ..FAR_FROM_THE_END }).await;
         let (instance, _) = Instance::open(&world, &config).await.unwrap();
         commit(&instance, b"committed").await.unwrap();
         let mut open = instance.begin();
@@ -142,7 +142,7 @@ fn a_database_whose_modification_numbers_are_nearly_used_up_takes_no_change_and_
 fn the_modification_number_behind_the_last_one_is_never_given() {
     let (sim, world) = new_simulation(1);
     sim.run_until(async {
-        let config = leave(&world, Left { dbtime: u64::MAX, ..FAR_FROM_THE_END }).await;
+        let config = leave(&world, NumbersLeft { dbtime: u64::MAX, ..FAR_FROM_THE_END }).await;
         let (instance, _) = Instance::open(&world, &config).await.unwrap();
         assert!(is_used_up(&commit(&instance, b"a").await.unwrap_err(), "modification numbers"));
         assert!(keys(&instance).await.is_empty());
@@ -155,7 +155,7 @@ fn the_last_log_generations_are_for_ends_and_a_new_stream_begins_at_one() {
     let (sim, world) = new_simulation(1);
     sim.run_until(async {
         let generation = GENERATION_MAX - GENERATIONS_KEPT - 1;
-        let config = leave(&world, Left { generation, ..FAR_FROM_THE_END }).await;
+        let config = leave(&world, NumbersLeft { generation, ..FAR_FROM_THE_END }).await;
         let (instance, _) = Instance::open(&world, &config).await.unwrap();
         let mut open = instance.begin();
         open.insert(1, tree_number(0), b"open", b"x").await.unwrap();
@@ -188,7 +188,7 @@ fn the_last_log_generations_are_for_ends_and_a_new_stream_begins_at_one() {
 fn the_generation_behind_the_last_one_is_never_begun() {
     let (sim, world) = new_simulation(1);
     sim.run_until(async {
-        let config = leave(&world, Left { generation: GENERATION_MAX, ..FAR_FROM_THE_END }).await;
+        let config = leave(&world, NumbersLeft { generation: GENERATION_MAX, ..FAR_FROM_THE_END }).await;
         // What an opening adds fits the last log. Opened and closed again and again, the log is full at last.
         let mut opened = 0;
         let refused = loop {
@@ -210,7 +210,7 @@ fn the_generation_behind_the_last_one_is_never_begun() {
 fn a_log_with_a_number_that_no_log_has_is_refused_by_name() {
     let (sim, world) = new_simulation(1);
     sim.run_until(async {
-        let config = leave(&world, Left { generation: GENERATION_MAX + 1, ..FAR_FROM_THE_END }).await;
+        let config = leave(&world, NumbersLeft { generation: GENERATION_MAX + 1, ..FAR_FROM_THE_END }).await;
         let refused = Instance::open(&world, &config).await.map(drop).unwrap_err();
         assert!(
             refused.to_string().contains("generation 2147483648 is not between 1 and 2147483647"),

@@ -10,7 +10,7 @@ use crate::common::model::{DATABASES, TREES, all_rows};
 use crate::common::pair::{HOSTS, Pair, Passive, Totals, pair, run_pair_seed};
 use crate::common::seed::run_seeds;
 use edb::log::SEGMENT_BYTES;
-use engine::{Instance, LogPosition, LogStore, LogStretch, Standby};
+use engine::{Instance, LogPosition, LogStore, ShippedLog, Standby};
 use smallvec::smallvec;
 use world::{OpenMode, PageBuf, World};
 
@@ -189,7 +189,7 @@ fn log_that_is_gone_is_missed() {
         let (start, end) = store.extent().unwrap();
         let cut = LogPosition::new(end.generation() - 1, 0, 0);
         assert!(start < cut.generation());
-        store.cut(cut).await.unwrap();
+        store.truncate(cut).await.unwrap();
         let standby = Standby::open(&world, &pair.config).await.unwrap();
         let refused = standby.activate(cut).await.map(|_| ()).unwrap_err();
         assert!(matches!(refused, engine::Error::MissingLog { .. }), "{refused}");
@@ -210,7 +210,7 @@ fn a_cut_log_ends_there_and_leaves_nothing_behind() {
             let from = LogPosition::new(to.generation() - 1, 0, 0);
             let kept = store.read(from, LogPosition::new(to.generation(), 0, 0)).await.unwrap().unwrap();
             assert!(kept.closes);
-            store.cut(to).await.unwrap();
+            store.truncate(to).await.unwrap();
             assert_eq!(store.extent().unwrap().1, to);
             let reopened = LogStore::open(&world, &pair.config).await.unwrap().extent().unwrap().1;
             // Whole records decide: those of the segment that was cut in its middle, and no more.
@@ -231,11 +231,11 @@ fn a_cut_log_ends_there_and_leaves_nothing_behind() {
             }
         }
         let refused =
-            store.store(&LogStretch { from: end, bytes: vec![0; 4096], closes: false }).await.unwrap_err();
+            store.store(&ShippedLog { from: end, bytes: vec![0; 4096], closes: false }).await.unwrap_err();
         assert!(matches!(refused, engine::Error::Refused(_)), "{refused}");
         let from = store.extent().unwrap().1;
         for bytes in [vec![0; 4096], vec![7; 100], Vec::new()] {
-            let stretch = LogStretch { from, bytes, closes: false };
+            let stretch = ShippedLog { from, bytes, closes: false };
             assert!(matches!(store.store(&stretch).await, Err(engine::Error::Refused(_))));
         }
     });

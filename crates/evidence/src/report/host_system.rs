@@ -76,16 +76,16 @@ pub fn most_starved(rows: &[HostSystemRow]) -> Option<&HostSystemRow> {
 
 /// Value of a counter in one slice of time, and the whole that it is a share of.
 #[derive(Clone, Copy)]
-struct Part {
+struct CounterSlice {
     ms: u64,
     part: f64,
     whole: f64,
 }
 
 /// Shares by second; slices shorter than half a second join a neighbour, because a share of 2 ms is no sample.
-fn seconds(slices: &[Part]) -> Vec<Part> {
-    let is_short = |slice: &Part| slice.ms * 2 < HOST_INTERVAL_MS;
-    let mut seconds: Vec<Part> = Vec::new();
+fn seconds(slices: &[CounterSlice]) -> Vec<CounterSlice> {
+    let is_short = |slice: &CounterSlice| slice.ms * 2 < HOST_INTERVAL_MS;
+    let mut seconds: Vec<CounterSlice> = Vec::new();
     for slice in slices {
         match seconds.last_mut() {
             Some(last) if is_short(last) || is_short(slice) => {
@@ -100,10 +100,10 @@ fn seconds(slices: &[Part]) -> Vec<Part> {
 }
 
 /// A row with mean, lowest and highest share; the mean weighs each slice by its whole.
-fn row(host: &str, name: &str, slices: &[Part]) -> Option<HostSystemRow> {
+fn row(host: &str, name: &str, slices: &[CounterSlice]) -> Option<HostSystemRow> {
     let seconds = seconds(slices);
     let shares = || seconds.iter().map(|second| 100.0 * second.part / second.whole);
-    let sum = |amount: fn(&Part) -> f64| slices.iter().map(amount).sum::<f64>();
+    let sum = |amount: fn(&CounterSlice) -> f64| slices.iter().map(amount).sum::<f64>();
     Some(HostSystemRow {
         host: host.to_owned(),
         name: name.to_owned(),
@@ -135,22 +135,22 @@ pub fn rows(view: &TestView<'_>) -> Vec<HostSystemRow> {
     let mut rows = Vec::new();
     for host in hosts(view) {
         let counter = |counter| view.counters(Scope::Host(host), counter);
-        let shares = |part, whole| -> Vec<Part> {
+        let shares = |part, whole| -> Vec<CounterSlice> {
             // A slice without length may begin where the next one does.
             let slice = |point: &CounterPoint| (point.t_ms, point.interval_ms);
             let wholes: BTreeMap<(u64, u64), u64> =
                 counter(whole).map(|point| (slice(point), point.value)).collect();
             let parts = counter(part).filter_map(|point| {
                 let whole = wholes.get(&slice(point)).filter(|&&whole| whole > 0)?;
-                Some(Part { ms: point.interval_ms, part: point.value as f64, whole: *whole as f64 })
+                Some(CounterSlice { ms: point.interval_ms, part: point.value as f64, whole: *whole as f64 })
             });
             parts.collect()
         };
-        let of_time = |of: Counter| -> Vec<Part> {
+        let of_time = |of: Counter| -> Vec<CounterSlice> {
             let points = counter(of).filter(|point| point.interval_ms > 0);
             let part = |point: &CounterPoint| {
                 let (ms, part) = (point.interval_ms, point.value as f64);
-                Part { ms, part, whole: ms as f64 * 1e6 }
+                CounterSlice { ms, part, whole: ms as f64 * 1e6 }
             };
             points.map(part).collect()
         };

@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use campaign::CampaignError;
-use campaign::drill::{DrillHosts, Entry, Happening, PlannedDrill, Said};
+use campaign::drill::{DrillHosts, Entry, Happening, JournalContent, PlannedDrill};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use replication::{DatabaseId, FromArbiter};
@@ -337,8 +337,8 @@ impl DrillHosts for AgentHost<'_> {
         }
     }
 
-    fn write(&mut self, _: usize, at_ns: Option<u64>, said: Said) -> Done {
-        if let (Said::WindowOpens, Some(now)) = (&said, self.given.control.controller_now()) {
+    fn write(&mut self, _: usize, at_ns: Option<u64>, said: JournalContent) -> Done {
+        if let (JournalContent::WindowOpens, Some(now)) = (&said, self.given.control.controller_now()) {
             self.dates.begin(monotonic_ns(), now);
         }
         let Reading { unix_ns, error_ns } = self.date(at_ns);

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-use campaign::drill::{Entry, JournalEnd, JournalHead, ReadJournal, Said, read_journal};
+use campaign::drill::{Entry, JournalContent, JournalEnd, JournalHead, ReadJournal, read_journal};
 
 /// File name of a journal.
 const FILE: &str = "drill.jsonl";
@@ -53,7 +53,7 @@ impl Journal {
     /// Failed I/O.
     pub fn end(mut self, unix_ns: u64) -> io::Result<()> {
         let entries = self.end.entries();
-        self.add(&Entry { unix_ns, error_ns: 0, said: Said::Ended { entries } })?;
+        self.add(&Entry { unix_ns, error_ns: 0, said: JournalContent::Ended { entries } })?;
         self.file.sync_all()
     }
 }

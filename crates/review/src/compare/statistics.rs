@@ -1,8 +1,8 @@
 //! How sure a difference of two runs is, when what follows each other in time is alike.
 //!
 //! Each figure has one estimator: a ratio of sums (`results::batch_means`) or a quantile of all operations, over
-//! stretches of time.
-//! * The interval of a percentile follows from the share of operations above it in each stretch: the interval
+//! subwindows of time.
+//! * The interval of a percentile follows from the share of operations above it in each subwindow: the interval
 //!   of that share, read off the distribution of all operations (*Woodruff*). It is never narrower than the
 //!   buckets it is read from.
 //! * The interval of a difference comes from the intervals of both runs (*MOVER*), on a scale of logarithms.
@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use evidence::report::Distribution;
-use results::batch_means::{Around, Confidence, Spread, confidence, ratio, stretches};
+use results::batch_means::{Around, Confidence, Spread, confidence, ratio, subwindows};
 
 /// Confidence by which regressions are judged among this many figures: in at most one of twenty comparisons of equal
 /// runs any figure raises a false alarm (Bonferroni).
@@ -33,13 +33,13 @@ pub fn percentile_spread(
 ) -> Option<Spread> {
     let mut of_hosts: BTreeMap<&str, usize> = BTreeMap::new();
     distributions.iter().for_each(|slice| *of_hosts.entry(slice.host.as_str()).or_default() += 1);
-    let count = stretches(of_hosts.into_values().max()?)?;
+    let count = subwindows(of_hosts.into_values().max()?)?;
     let whole = Whole::of(distributions);
     let (_, highest) = whole.bucket(1.0 / one_in)?;
     let mut sums = vec![(0.0, 0.0); count];
     for slice in distributions {
-        let stretch = (slice.middle_s / seconds * count as f64) as usize;
-        let (above, all) = &mut sums[stretch.min(count - 1)];
+        let subwindow = (slice.middle_s / seconds * count as f64) as usize;
+        let (above, all) = &mut sums[subwindow.min(count - 1)];
         for (_, high, operations) in &slice.buckets {
             *all += *operations as f64;
             *above += if *high > highest { *operations as f64 } else { 0.0 };

@@ -230,7 +230,7 @@ impl Writer {
             }
             .into(),
         );
-        let place = Place { ordinal, t_ms: window_start, length_ms };
+        let place = ImportedWindow { ordinal, t_ms: window_start, length_ms };
         for test in group {
             self.tables(test, place);
             self.rows
@@ -262,7 +262,7 @@ impl Writer {
         self.rows.push(Database { origin, path: String::new(), page_bytes: self.page_bytes }.into());
     }
 
-    fn tables(&mut self, test: &TestFigures, place: Place) {
+    fn tables(&mut self, test: &TestFigures, place: ImportedWindow) {
         let host = host_name(test);
         let read_class = match test.kind.as_str() {
             "backup" => IoClass::BackupRead,
@@ -313,7 +313,7 @@ impl Writer {
 
     /// Adds the checksum table. Databases whose bad pages are not known are left out, because they must not look like
     /// good ones. Gives the number of other unreadable cells.
-    fn checksums(&mut self, test: &TestFigures, host: &str, place: Place) -> usize {
+    fn checksums(&mut self, test: &TestFigures, host: &str, place: ImportedWindow) -> usize {
         let (mut unreadable, mut unknown) = (0, 0);
         for row in &test.checksum {
             let Some((bad_pages, wrong_number_pages)) = judged::bad_pages(row) else {
@@ -351,7 +351,13 @@ impl Writer {
     }
 
     /// Adds the instance tables; gives the number of unreadable cells.
-    fn instances(&mut self, test: &TestFigures, host: &str, place: Place, read_class: IoClass) -> usize {
+    fn instances(
+        &mut self,
+        test: &TestFigures,
+        host: &str,
+        place: ImportedWindow,
+        read_class: IoClass,
+    ) -> usize {
         let mut unreadable = 0;
         let mut samples = Vec::new();
         for row in &test.transactional {
@@ -373,7 +379,7 @@ impl Writer {
     }
 
     /// Adds figures of the whole server, for reports without an instance table.
-    fn host_figures(&mut self, test: &TestFigures, host: &str, place: Place) {
+    fn host_figures(&mut self, test: &TestFigures, host: &str, place: ImportedWindow) {
         let origin = || Origin::host(host);
         let read = IoClass::TransactionalRead.into();
         let write = IoClass::TransactionalWrite.into();
@@ -407,13 +413,13 @@ impl Writer {
 
 /// The measured window that samples of an imported test belong to: test, start and length.
 #[derive(Clone, Copy)]
-struct Place {
+struct ImportedWindow {
     ordinal: u32,
     t_ms: u64,
     length_ms: u64,
 }
 
-impl Place {
+impl ImportedWindow {
     fn sample(
         self,
         origin: Origin,

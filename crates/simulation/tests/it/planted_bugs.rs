@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-use campaign::drill::{ARBITER_NAME, Entry, JournalEnd, JournalHead, ReadJournal, Said};
+use campaign::drill::{ARBITER_NAME, Entry, JournalContent, JournalEnd, JournalHead, ReadJournal};
 use replication::{Bug, DatabaseSpec};
 use serde_json::{Value, json};
 use solution::Solution;
@@ -28,7 +28,7 @@ fn write(folder: &Path, author: &str, solution: &str, journal: &ReadJournal) {
     let (mut end, mut lines) = JournalEnd::begin(&JournalHead::new(RUN, author, solution));
     journal.entries.iter().for_each(|entry| lines.extend(end.entry(entry)));
     let entries = end.entries();
-    lines.extend(end.entry(&Entry { unix_ns: 0, error_ns: 0, said: Said::Ended { entries } }));
+    lines.extend(end.entry(&Entry { unix_ns: 0, error_ns: 0, said: JournalContent::Ended { entries } }));
     fs::write(folder.join("drill.jsonl"), lines).expect("writable");
 }
 

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::failure::failed;
 use super::ops::{Ops, give_way};
 use super::shared::Counters;
-use super::transfer::{Direction, IoSpan, Many};
+use super::transfer::{Direction, IoSpan, ScatteredBufs};
 use crate::{Bufs, Error, HostFile, LocalFuture, PageBuf, PageCodec, Passage, Result, TemplatePages};
 
 /// Result of a system call: bytes transferred, and its buffers.
@@ -100,7 +100,7 @@ impl OpenFile {
         (Ok(Passage { held: (!self.in_memory).then_some(held) }), bufs)
     }
 
-    /// One system call for everything after the first `done` bytes; uses plain opcodes for a single stretch of memory.
+    /// One system call for everything after the first `done` bytes; uses plain opcodes for contiguous memory.
     async fn call(
         &self,
         direction: Direction,
@@ -113,15 +113,15 @@ impl OpenFile {
             let result = self.call_at_once(direction, offset, &mut bufs, done);
             return ((result, bufs), Duration::ZERO);
         }
-        if let Some(memory) = PageBuf::stretch(&mut bufs) {
-            let stretch = IoSpan { bufs, memory, done };
-            let ((result, stretch), held) = match direction {
-                Direction::Read => self.submit(ReadAt::new(self.fd.clone(), offset, stretch)).await,
-                Direction::Write => self.submit(WriteAt::new(self.fd.clone(), offset, stretch)).await,
+        if let Some(memory) = PageBuf::contiguous(&mut bufs) {
+            let span = IoSpan { bufs, memory, done };
+            let ((result, span), held) = match direction {
+                Direction::Read => self.submit(ReadAt::new(self.fd.clone(), offset, span)).await,
+                Direction::Write => self.submit(WriteAt::new(self.fd.clone(), offset, span)).await,
             };
-            return ((result, stretch.bufs), held);
+            return ((result, span.bufs), held);
         }
-        let many = Many { bufs, done };
+        let many = ScatteredBufs { bufs, done };
         let ((result, many), held) = match direction {
             Direction::Read => self.submit(ReadVectoredAt::new(self.fd.clone(), offset, many)).await,
             Direction::Write => self.submit(WriteVectoredAt::new(self.fd.clone(), offset, many)).await,

@@ -43,7 +43,7 @@ impl HostConnection for RealConnection {
         Box::pin(async move {
             let _turn = sending.lock().await;
             let BufResult(sent, _) = (&stream).write_all(bytes).await;
-            sent.map_err(|cause| cut_off("send to", &peer, &cause))
+            sent.map_err(|cause| broken_connection("send to", &peer, &cause))
         })
     }
 
@@ -51,7 +51,7 @@ impl HostConnection for RealConnection {
         let (stream, peer) = (self.stream.clone(), self.peer.clone());
         Box::pin(async move {
             let BufResult(received, bytes) = (&stream).read(Vec::with_capacity(limit)).await;
-            received.map_err(|cause| cut_off("receive from", &peer, &cause))?;
+            received.map_err(|cause| broken_connection("receive from", &peer, &cause))?;
             Ok(bytes)
         })
     }
@@ -83,13 +83,13 @@ impl HostListener for RealListener {
                 let (stream, peer) = listener.accept().await?;
                 RealConnection::wrap(stream, peer.to_string().into())
             };
-            accept.await.map_err(|cause| cut_off("accept a connection on", &address, &cause))
+            accept.await.map_err(|cause| broken_connection("accept a connection on", &address, &cause))
         })
     }
 }
 
 /// Builds an [`Error`] that tells a silent peer from a failing system. (A disk may time out, too.)
-fn cut_off(operation: &str, address: &str, cause: &io::Error) -> Error {
+fn broken_connection(operation: &str, address: &str, cause: &io::Error) -> Error {
     let mut error = failed(operation, address, cause);
     match cause.kind() {
         io::ErrorKind::ConnectionRefused
@@ -111,7 +111,7 @@ pub(super) fn connect(address: &str) -> LocalFuture<'static, Result<Rc<dyn HostC
     let address = Rc::<str>::from(address);
     Box::pin(async move {
         let connect = async { RealConnection::wrap(TcpStream::connect(&*address).await?, address.clone()) };
-        connect.await.map_err(|cause| cut_off("connect to", &address, &cause))
+        connect.await.map_err(|cause| broken_connection("connect to", &address, &cause))
     })
 }
 
@@ -119,8 +119,9 @@ pub(super) fn connect(address: &str) -> LocalFuture<'static, Result<Rc<dyn HostC
 pub(super) fn listen(address: &str) -> LocalFuture<'static, Result<Rc<dyn HostListener>>> {
     let address = Rc::<str>::from(address);
     Box::pin(async move {
-        let listener =
-            TcpListener::bind(&*address).await.map_err(|cause| cut_off("listen on", &address, &cause))?;
+        let listener = TcpListener::bind(&*address)
+            .await
+            .map_err(|cause| broken_connection("listen on", &address, &cause))?;
         let listener: Rc<dyn HostListener> = Rc::new(RealListener { listener, address });
         Ok(listener)
     })

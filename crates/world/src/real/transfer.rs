@@ -60,12 +60,12 @@ impl IoBufMut for IoSpan {
 }
 
 /// Buffers of one operation; the first `done` bytes have been transferred.
-pub(super) struct Many {
+pub(super) struct ScatteredBufs {
     pub bufs: Bufs,
     pub done: usize,
 }
 
-impl IoVectoredBuf for Many {
+impl IoVectoredBuf for ScatteredBufs {
     fn iter_slice(&self) -> impl Iterator<Item = &[u8]> {
         let mut skip = self.done;
         let rest = self.bufs.iter().filter_map(move |buf| {
@@ -77,12 +77,12 @@ impl IoVectoredBuf for Many {
     }
 }
 
-impl SetLen for Many {
+impl SetLen for ScatteredBufs {
     // SAFETY: as for `IoSpan`.
     unsafe fn set_len(&mut self, _: usize) {}
 }
 
-impl IoVectoredBufMut for Many {
+impl IoVectoredBufMut for ScatteredBufs {
     fn iter_uninit_slice(&mut self) -> impl Iterator<Item = &mut [MaybeUninit<u8>]> {
         let mut skip = self.done;
         let rest = self.bufs.iter_mut().filter_map(move |buf| {

@@ -325,7 +325,7 @@ impl Contents {
         self.fill_with_stale_bytes(old_size, size, dice);
         for (change, resized) in changes.into_iter().zip(resized) {
             match change {
-                Change::Resize { bytes } if resized => self.durable.cut(&self.format, bytes),
+                Change::Resize { bytes } if resized => self.durable.truncate(&self.format, bytes),
                 Change::Resize { .. } => {}
                 Change::Write { bytes, .. } => {
                     let outcome = dice.outcome(bytes);
@@ -339,7 +339,7 @@ impl Contents {
             }
         }
         self.durable.size = size;
-        self.durable.cut(&self.format, size);
+        self.durable.truncate(&self.format, size);
         self.clean_but_lost = false;
         self.overlay = Overlay::over(&self.durable);
     }

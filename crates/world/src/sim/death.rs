@@ -50,7 +50,7 @@ impl Core {
     /// Cuts the power of a host, and decides what its disks keep of unsynced changes.
     fn cut_power(&self, host: HostId) {
         self.note_end(host, Life::PoweredOff, FaultKind::PowerCut, 0xFF);
-        let mut writes = self.requests.borrow_mut().cut(host);
+        let mut writes = self.requests.borrow_mut().take_of(host);
         let mut in_flight = |file: &FileNode| -> Vec<Change> {
             let mine = writes.extract_if(.., |(node, _, _)| node.id == file.id);
             mine.map(|(node, offset, bufs)| node.contents.borrow().write_change(offset, &bufs)).collect()
@@ -65,7 +65,7 @@ impl Core {
     /// Ends the tasks of a host. Written data stay, durable or not; of each write in flight none, some or all happens.
     fn end_process(&self, host: HostId) {
         self.note_end(host, Life::ProcessEnded, FaultKind::ProcessEnded, 0xFE);
-        let writes = self.requests.borrow_mut().cut(host);
+        let writes = self.requests.borrow_mut().take_of(host);
         for (file, offset, bufs) in writes {
             let bytes: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
             let mut contents = file.contents.borrow_mut();

@@ -97,7 +97,7 @@ impl Requests {
     }
 
     /// Ends all requests of a host. Returns its writes in flight, in order of issue.
-    pub fn cut(&mut self, host: HostId) -> Vec<(Rc<FileNode>, u64, Bufs)> {
+    pub fn take_of(&mut self, host: HostId) -> Vec<(Rc<FileNode>, u64, Bufs)> {
         let mut cut = Vec::new();
         for slot in 0..self.slots.len() {
             let (generation, request) = &self.slots[slot];

@@ -112,8 +112,8 @@ impl DrillHosts for Puppets {
         Ok(self.happened.pop_front())
     }
 
-    fn write(&mut self, host: usize, _: Option<u64>, said: Said) -> Done {
-        if !matches!(said, Said::Sample(_) | Said::Observed(_)) {
+    fn write(&mut self, host: usize, _: Option<u64>, said: JournalContent) -> Done {
+        if !matches!(said, JournalContent::Sample(_) | JournalContent::Observed(_)) {
             self.does(format!("{host} writes {said:?}"));
         }
         Ok(())

@@ -46,20 +46,20 @@ impl Weather {
 }
 
 #[derive(Default)]
-struct State {
+struct WireState {
     weather: BTreeMap<(usize, usize), Weather>,
 }
 
 /// The wire between hosts 0, 1, 2 and so on, which have the addresses 10.77.0.1, 10.77.0.2, 10.77.0.3 and so on.
 pub struct Wire {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<WireState>>,
     is_over: Arc<AtomicBool>,
     carrier: Option<JoinHandle<()>>,
 }
 
 impl Wire {
     pub fn start(ends: Vec<File>, seed: u64) -> Wire {
-        let (state, is_over) = (Arc::new(Mutex::new(State::default())), Arc::new(AtomicBool::new(false)));
+        let (state, is_over) = (Arc::new(Mutex::new(WireState::default())), Arc::new(AtomicBool::new(false)));
         let mut carrier = Carrier {
             ends,
             number: Box::new(testkit::numbers(seed)),
@@ -117,7 +117,7 @@ struct Carrier {
     number: Box<dyn FnMut() -> u64 + Send>,
     waiting: BinaryHeap<Waiting>,
     delayed: u64,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<WireState>>,
 }
 
 impl Carrier {

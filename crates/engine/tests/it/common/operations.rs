@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use engine::{
     Counters, Durability, Error, MaintenanceConfig, Progress, Result, StopSignal, check_database, check_logs,
-    cut_back,
+    truncate_log,
 };
 use futures_util::future::{join, select};
 use world::Duration;
@@ -260,7 +260,7 @@ impl Operation {
                 stage.standby.take().expect("the ground has a standby").abandon().await;
                 let store = stage.store.as_mut().expect("the ground has a log store");
                 let (_, end) = store.extent().expect("there is log");
-                cut_back(&stage.world, &stage.config, store, end).await
+                truncate_log(&stage.world, &stage.config, store, end).await
             }
             Operation::Rejoin => {
                 stage.standby.take().expect("the ground has a standby").abandon().await;

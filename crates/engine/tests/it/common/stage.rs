@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use edb::log::{LogHeader, SEGMENT_BYTES};
 use engine::{
-    Counters, DatabaseConfig, Durability, Error, Instance, InstanceConfig, LogPosition, LogStore, LogStretch,
-    Progress, Redo, Result, Standby, StopSignal, StreamConfig, Transaction, check_database, is_closed,
+    Counters, DatabaseConfig, Durability, Error, Instance, InstanceConfig, LogPosition, LogStore, Progress,
+    Redo, Result, ShippedLog, Standby, StopSignal, StreamConfig, Transaction, check_database, is_closed,
 };
 use world::sim::{FixedLatency, FixedLatencyTimes, SimConfig, Simulation};
 use world::{Duration, World};
@@ -64,7 +64,7 @@ pub struct Source {
 
 impl Source {
     /// The log from there to its end or to the end of the file, whichever comes first.
-    fn stretch(&self, from: LogPosition) -> Option<LogStretch> {
+    fn stretch(&self, from: LogPosition) -> Option<ShippedLog> {
         let generation = from.generation();
         if from >= self.end {
             return None;
@@ -73,7 +73,7 @@ impl Source {
         let log = &self.logs[&generation];
         let end = if closes { log.len() } else { usize::from(self.end.segment()) * SEGMENT_BYTES };
         let start = usize::from(from.segment()) * SEGMENT_BYTES + usize::from(from.byte());
-        Some(LogStretch { from, bytes: log[start..end].to_vec(), closes })
+        Some(ShippedLog { from, bytes: log[start..end].to_vec(), closes })
     }
 }
 

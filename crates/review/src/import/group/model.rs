@@ -31,13 +31,13 @@ pub struct Site {
 pub struct Database {
     pub name: String,
     line: usize,
-    pub copies: Vec<Copy>,
+    pub copies: Vec<ImportedCopy>,
     quota_mb: Option<f64>,
     deleted_item_days: Option<f64>,
 }
 
 /// A copy of a database: server, volume, lag.
-pub struct Copy {
+pub struct ImportedCopy {
     pub server: String,
     preference: u32,
     lag_days: f64,
@@ -172,8 +172,8 @@ fn read_databases(sheet: &Sheet, reasons: &mut Reasons) -> Vec<Database> {
     databases
 }
 
-fn copy(file: &'static str, row: Cells<'_>, server: String, preference: u32, lag_days: f64) -> Copy {
-    Copy { server, preference, lag_days, file, line: row.line(), volume: 0 }
+fn copy(file: &'static str, row: Cells<'_>, server: String, preference: u32, lag_days: f64) -> ImportedCopy {
+    ImportedCopy { server, preference, lag_days, file, line: row.line(), volume: 0 }
 }
 
 fn read_copies(sheet: &Sheet, databases: &mut [Database], reasons: &mut Reasons) {

@@ -102,7 +102,7 @@ impl Layer {
     }
 
     /// Makes bytes from `size` on zero.
-    pub(super) fn cut(&mut self, format: &Format, size: u64) {
+    pub(super) fn truncate(&mut self, format: &Format, size: u64) {
         let unit_bytes = format.unit_bytes as u64;
         let (whole, rest) = (size / unit_bytes, (size % unit_bytes) as usize);
         if rest > 0 {
@@ -128,7 +128,7 @@ impl Layer {
             }
             Change::Resize { bytes } => {
                 if *bytes < self.size {
-                    self.cut(format, *bytes);
+                    self.truncate(format, *bytes);
                 }
                 self.size = *bytes;
             }
