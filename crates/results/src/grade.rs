@@ -126,13 +126,13 @@ pub const TESTS: [&str; 6] =
 
 /// Database page reads per batch in published tests of the 2013 mix: the least and the most.
 pub const READS_PER_BATCH: (f64, f64) = (27.6, 28.8);
-/// Database page writes per batch, in the same tests.
+/// Database page writes per batch in the same tests as [`READS_PER_BATCH`]: the least and the most.
 pub const WRITES_PER_BATCH: (f64, f64) = (12.9, 13.1);
-/// Log writes per batch, in the same tests.
+/// Log writes per batch in the same tests: the least and the most.
 pub const LOG_WRITES_PER_BATCH: (f64, f64) = (3.05, 3.08);
-/// KiB of log files per batch, in the same tests.
+/// KiB of log files per batch in the same tests: the least and the most.
 pub const LOG_FILE_KIB_PER_BATCH: (f64, f64) = (30.2, 30.7);
-/// Background maintenance reads per second and database, in the same tests.
+/// Background maintenance reads per second and database in the same tests: the least and the most.
 pub const MAINTENANCE_READS_PER_S: (f64, f64) = (8.46, 9.14);
 
 /// Whether the load of tests of this kind counts for a qualification.

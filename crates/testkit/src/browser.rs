@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{has_python, has_tool};
 
-/// Whether Chromium runs; says what is skipped if it does not.
+/// Whether Chromium runs. If it does not, prints what is skipped.
 ///
 /// # Panics
 /// As [`has_tool`].
@@ -15,7 +15,7 @@ pub fn has_browser() -> bool {
     has_python() && has_tool("chromium", &["--version"], "sudo apt-get install -y chromium")
 }
 
-/// Whether axe is there, which finds what keeps people from using a page; says what is skipped if it is not.
+/// Whether axe, the checker for accessibility, is installed. If it is not, prints what is skipped.
 ///
 /// # Panics
 /// As [`has_tool`].
@@ -24,7 +24,7 @@ pub fn has_axe() -> bool {
     has_tool("python3", &["-c", "import axe_playwright_python"], install)
 }
 
-/// A condition in the page: that it shows a text.
+/// Script condition that the page shows a text.
 pub fn shows(text: &str) -> String {
     format!("document.body.innerText.includes({text:?})")
 }
@@ -38,18 +38,18 @@ pub struct Visit<'a> {
     pub width: u32,
     /// Whether the user prefers dark colours.
     pub dark: bool,
-    /// What must hold before anything is done.
+    /// Condition that must hold before the first step.
     pub condition: &'a str,
-    /// Scripts that are run one after the other, each with what must hold after it.
+    /// Scripts that run one after the other, each with the condition that must hold after it.
     pub steps: &'a [(&'a str, &'a str)],
-    /// Whether axe looks at the page at the end.
+    /// Whether axe checks the page at the end.
     pub axe: bool,
-    /// Where a picture of the page is kept.
+    /// File for a picture of the page.
     pub picture: Option<PathBuf>,
 }
 
 impl Visit<'_> {
-    /// The page at the end (`browser.py`).
+    /// Visits the page with `browser.py`. Returns its state at the end.
     ///
     /// # Panics
     /// If a condition never holds, or the browser fails.

@@ -1,7 +1,7 @@
 //! Solution files that several crates test with.
 
-/// Solution file of a small drill: two hosts with two copies of one database, and the first host is killed after 10 s
-/// of 60. It ends in the event, so that a test can append keys to it.
+/// Solution file of a small drill. Two hosts hold two copies of one database, and the first host is killed after 10 s
+/// of 60 s. The text ends inside `[[test.drill.event]]`, so a test can append keys to it.
 pub const SMALL_DRILL: &str = r#"
 [solution]
 name = "drill"

@@ -27,7 +27,7 @@ fn state(rig: &mut Rig) -> String {
     rig.report().parts.into_iter().find(|part| part.name == "group").expect("listed").state
 }
 
-/// Seconds until the clone that was taken at 0 had been read.
+/// Time until the background read of the clone, which was taken at 0, has ended, s.
 fn read_s(rig: &mut Rig) -> f64 {
     rig.run(0, 600.0, || unreachable!("no load"));
     rig.report();

@@ -9,7 +9,7 @@ use super::stores::{replicated, state};
 
 const SPAN: u64 = 64 * GIB;
 
-/// Three nodes whose flash has room for `flash_share` of all copies.
+/// Store of three nodes whose flash has room for `flash_share` of all copies.
 pub fn store(flash_share: f64, compression: Option<Compression>) -> Hardware {
     let flash_bytes = 3.0 * 800e9 * 0.75;
     let mut hardware = replicated(SPAN, (flash_bytes / flash_share / 2.0) as u64);
@@ -26,7 +26,7 @@ pub fn rig(hardware: Hardware) -> Rig {
     Rig::new(build(hardware), &["/v"], SPAN)
 }
 
-/// Of the drives with such a name: reads, bytes read, bytes written.
+/// Reads, bytes read and bytes written of the drives whose name begins with `name`.
 pub fn drives(rig: &mut Rig, name: &str) -> (u64, u64, u64) {
     let parts = rig.report().parts.into_iter().filter(|part| part.kind == PartKind::Drive);
     parts.filter(|part| part.name.starts_with(name)).fold((0, 0, 0), |(reads, read, written), part| {
@@ -34,7 +34,7 @@ pub fn drives(rig: &mut Rig, name: &str) -> (u64, u64, u64) {
     })
 }
 
-/// Writes of 32 KiB in a part of the file that begins at a byte.
+/// Random writes of 32 KiB in the `bytes` of the file from `from` on.
 pub fn writes(seed: u64, from: u64, bytes: u64) -> impl FnMut() -> Request {
     let mut wishes = mixed(seed, bytes, 32 * KIB, 100);
     move || {
@@ -74,7 +74,7 @@ fn a_compressed_read_takes_less_of_the_drive_and_time_on_a_core() {
     assert!((more_ms - 32.768 / 16.0).abs() < 0.1, "32 KiB at 16 MB/s: {more_ms} ms");
 }
 
-/// Share of the data of which the store says `what`, in per cent.
+/// Share of the data for which the store's state says `what`, percent.
 pub fn share_pct(rig: &mut Rig, what: &str) -> f64 {
     let words = state(rig, "store");
     let share = words.split(&format!(" % of the data {what}")).next().and_then(|share| share.parse().ok());
@@ -101,8 +101,8 @@ fn what_is_written_again_and_again_stays_as_it_is() {
     assert!(hot > 30_000.0 && cold < 18_000.0, "{hot} {cold}");
 }
 
-/// Four writes of 32 KiB in a second, for 400 s: MiB that drives read, and MiB that they wrote for each MiB, in
-/// the last half.
+/// Writes 32 KiB four times a second for 400 s. Returns, for the second half, the MiB that drives read and the MiB
+/// that they wrote per written MiB.
 pub fn trickle(mut rig: Rig) -> (f64, f64, Rig) {
     let (mut read, mut written) = (0, 0);
     let mut wishes = writes(5, 0, SPAN);

@@ -6,12 +6,12 @@ use world::sim::StorageOp;
 use super::cold_data::{drives, rig, share_pct, store, writes};
 use super::load::{GIB, KIB, MIB, Request, Rig, random_reads};
 
-/// All data are there four times.
+/// Deduplication settings in which all data exist four times.
 pub fn all(delay_s: f64) -> Option<Deduplication> {
     Some(Deduplication { equal_share: 1.0, copies: 4, delay_s })
 }
 
-/// A store with memory, and with flash for this share of all copies.
+/// Store with `memory_bytes` of cache, and with flash for `flash_share` of all copies.
 fn equal(flash_share: f64, memory_bytes: u64, deduplication: Option<Deduplication>) -> Hardware {
     let mut hardware = store(flash_share, None);
     let store = &mut hardware.replicated_stores[0];
@@ -33,7 +33,7 @@ fn equal_data_leave_room_on_flash_for_others() {
     assert!((without - 0.4).abs() < 0.05 && (with - 0.4 / 0.55).abs() < 0.05, "{without} {with}");
 }
 
-/// Reads of drives for each read, in a part of the file that begins at a byte, memory being warm.
+/// Drive reads per read in the `bytes` of the file from `from` on, once the memory cache is warm.
 fn drive_reads(rig: &mut Rig, from: u64, bytes: u64) -> f64 {
     let mut wishes = random_reads(5, bytes, 32 * KIB);
     let mut reads = || -> Request {

@@ -129,7 +129,7 @@ fn more_losses_than_the_layout_can_miss_fail_requests() {
     }
 }
 
-/// Two spares, a rebuild that takes a while, and two drives of which the second is lost before the first is rebuilt.
+/// Group with two spares and a slow rebuild, in which a second drive is lost before the first one is rebuilt.
 fn lost_twice(layout: Layout, disks: usize, second: usize, steps: u32) -> Rig {
     let mut hardware = with_spare(layout, disks);
     hardware.drives.push(Drive { name: "second spare".into(), ..hardware.drives[disks].clone() });

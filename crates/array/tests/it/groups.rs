@@ -165,7 +165,7 @@ fn every_drive_of_a_pool_holds_parity_as_of_a_group() {
     }
 }
 
-/// A single disk without a cache in front: what a request of the volume takes is what its command takes on the disk.
+/// On a single disk without a write cache, the latency of a volume's request is that of the disk's command.
 #[test]
 fn a_drive_tells_the_time_of_reads_from_that_of_writes() {
     let span = 400 * GIB;

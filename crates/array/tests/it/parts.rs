@@ -7,7 +7,7 @@ use array::{
 
 use super::load::{KIB, MIB};
 
-/// As behind an external array, which leaves it eight commands.
+/// Disk behind an external array, which passes it at most eight commands at a time.
 pub fn disk(name: &str) -> RotatingDisk {
     match Assumptions::shipped().drive(name).expect("a known drive") {
         DriveModel::Rotating(disk) => RotatingDisk { queue_depth: 8, ..disk },

@@ -28,7 +28,7 @@ pub fn put_in_front(hardware: &mut Hardware, room_share: f64) {
     }];
 }
 
-/// Ten disks of RAID 10 behind such a cache.
+/// Ten disks of RAID 10 behind a read cache with room for this share of the data.
 fn cached(room_share: f64) -> Hardware {
     let mut hardware = one_group(Layout::Raid10, 10, &nearline(), Some(write_cache()), SPAN);
     put_in_front(&mut hardware, room_share);
@@ -39,7 +39,7 @@ fn uncached() -> Hardware {
     Hardware { read_caches: Vec::new(), ..cached(1.0) }
 }
 
-/// What a load sees once reads have told what is read often.
+/// Results of a load after the read cache has learned which data are read often.
 fn seen(hardware: Hardware, mut load: impl FnMut() -> Request) -> (Seen, Rig) {
     let mut rig = Rig::new(build(hardware), &["/v"], SPAN);
     rig.run(8, 10.0, &mut load);
@@ -52,7 +52,7 @@ fn part(rig: &mut Rig, name: &str) -> PartReport {
     rig.report().parts.into_iter().find(|part| part.name == name).expect("listed")
 }
 
-/// Nineteen of twenty reads in the first tenth of the data.
+/// Reads of which 95 % go to the first tenth of the data.
 fn skewed_reads() -> impl FnMut() -> Request {
     let mut numbers = Numbers::new(5);
     move || {

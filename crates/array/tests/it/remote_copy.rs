@@ -8,7 +8,7 @@ use super::parts::{build, link, nearline, one_group, write_cache};
 
 const SPAN: u64 = 8 * GIB;
 
-/// A mirrored pair whose writes go to another site, too, this many us of fibre away, over a link of this rate.
+/// Mirrored pair whose writes are copied to another site over a link with this latency (each way, us) and rate.
 pub fn copied(latency_us: f64, mb_per_s: f64, when_link_lost: WhenLinkLost) -> Hardware {
     let mut hardware = one_group(Layout::Raid1, 2, &nearline(), Some(write_cache()), SPAN);
     hardware.links.push(link("sites", latency_us, mb_per_s));

@@ -36,7 +36,7 @@ pub fn replicated(bytes: u64, resident: u64) -> Hardware {
     replicated_on(3, bytes, resident)
 }
 
-/// The same with this many nodes.
+/// As [`replicated`], with this many nodes.
 pub fn replicated_on(nodes: usize, bytes: u64, resident: u64) -> Hardware {
     let count = nodes;
     let mut hardware = one_group(Layout::Raid0, 1, &nearline(), None, bytes);
@@ -100,7 +100,7 @@ fn writes_to_both(span: u64) -> impl FnMut() -> Request {
     }
 }
 
-/// More writes than the drives take, to two volumes in turn: all complete, and many wait.
+/// Writes more than the drives can take, to two volumes in turn. All writes must complete, and many wait.
 fn assert_all_are_served(hardware: Hardware, span: u64) {
     let mut rig = Rig::new(build(hardware), &["/v", "/w"], span);
     rig.run(64, 20.0, writes_to_both(span));
@@ -199,7 +199,7 @@ fn a_memory_that_is_full_before_a_segment_is_does_not_wait_for_the_rest_of_it() 
     rig.drain();
 }
 
-/// Reads of 32 KiB, nine of ten of them in the tenth of the span that begins at `hot`.
+/// Reads of 32 KiB; 90 % of them go to the tenth of the span that begins at `hot`.
 fn skewed_reads(seed: u64, span: u64, hot: u64) -> impl FnMut() -> Request {
     let mut numbers = Numbers::new(seed);
     move || {
@@ -342,7 +342,7 @@ fn tiers_help_a_skewed_load_and_follow_it_at_the_cost_of_moves() {
     assert!(followed > 2.0 * known && moved == 0, "nothing moves: {known} {followed} {moved}");
 }
 
-/// The state of a part, in words.
+/// State of a storage part as text.
 pub fn state(rig: &mut Rig, name: &str) -> String {
     rig.report().parts.into_iter().find(|part| part.name == name).expect("listed").state
 }

@@ -9,7 +9,7 @@ use super::load::{GIB, KIB, MIB, Rig, random_reads};
 use super::parts::build;
 use super::stores::{replicated_on, state};
 
-/// Six nodes with two copies of little data, all on disks; strips of four extents and a parity, or none.
+/// Store of six nodes with two copies of all data on disks. `coded`: strips of four extents and a parity.
 fn store(span: u64, coded: bool) -> Hardware {
     let mut hardware = replicated_on(6, span, span);
     let store = &mut hardware.replicated_stores[0];
@@ -44,8 +44,8 @@ fn strips_leave_room_on_flash_for_others() {
     assert_eq!((none.as_str(), all.as_str()), ("", "100.0 % of the data in strips"));
 }
 
-/// Reads of 32 KiB of disks for each read before disk 0 of node 0 was lost, while its extents are copied, and
-/// then; bytes over the network for each byte, likewise.
+/// Loses disk 0 of node 0. Returns, for the time before, during and after the copying of its extents: disk reads of
+/// 32 KiB per read, and network bytes per read byte.
 fn lose_a_disk(coded: bool) -> [(f64, f64); 3] {
     let span = 16 * GIB;
     let mut hardware = store(span, coded);

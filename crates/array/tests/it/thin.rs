@@ -131,7 +131,8 @@ fn a_full_pool_refuses_what_needs_a_chunk_and_nothing_else() {
     rig.drain();
 }
 
-/// A file of 8 GiB, snapshots every ten seconds, random writes of whole chunks for a time.
+/// Thin volume with a file of 8 GiB and a snapshot every ten seconds, after random writes of whole chunks for
+/// `writes_s`.
 fn after_writes(snapshots: Option<Snapshots>, writes_s: f64, bytes: u64) -> Rig {
     let mut rig = Rig::new(build(thin(64 * KIB, 1, 64 * GIB, snapshots)), &["/v"], 8 * GIB);
     rig.array.fill_file(VolumeId(0), FileId(0));

@@ -11,8 +11,8 @@ use super::parts::{build, flash, nearline, one_group, write_cache};
 
 const SPAN: u64 = 64 * GIB;
 
-/// Four disks of RAID 10 with room for 119 slices of 1 GiB below two mirrored flash drives with room for ten;
-/// one slot more on each.
+/// Tiered pool: four disks of RAID 10 with room for 119 slices of 1 GiB, below two mirrored flash drives with room
+/// for ten. Each tier has one free slot more.
 fn tiered(every_s: f64, moves_mb_per_s: f64) -> Hardware {
     let disk = RotatingDisk { capacity_bytes: 60 * GIB, ..nearline() };
     let mut hardware = one_group(Layout::Raid10, 4, &disk, Some(write_cache()), SPAN);

@@ -21,7 +21,7 @@ use crate::model::{Disk, Engine, Op, PAGES, Record};
 const TICK_US: u64 = 20 * MS;
 const CLIENT_US: u64 = 12 * MS;
 const STALL_US: u64 = 300 * MS;
-/// A copy that is no further behind counts for redundancy; a generation of the model is 6 commits.
+/// Largest distance, in generations, of a copy that counts for redundancy. A generation of the model has 6 commits.
 const CLOSE_GENERATIONS: u32 = 3;
 
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ type CopyName = (HostId, DatabaseId);
 struct Node {
     machine: CopyMachine,
     engine: Engine,
-    /// Tells what was begun before a restart from what was begun after it.
+    /// Number of the host's life; a restart begins a new one. Results of work from an earlier life are dropped.
     life: u64,
 }
 
@@ -67,7 +67,7 @@ pub struct Host {
     paused_until_us: u64,
     boot: u32,
     nodes: BTreeMap<DatabaseId, Node>,
-    /// What is on the disks of a host that is down.
+    /// Disk contents of each database while the host is down.
     disks: BTreeMap<DatabaseId, Disk>,
     failed: BTreeSet<DatabaseId>,
 }
@@ -80,13 +80,13 @@ struct Weather {
     until_us: u64,
 }
 
-/// What users and operators saw of one database.
+/// Service of one database as users and operators see it.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
     pub outage_ms: u64,
     pub longest_outage_ms: u64,
     pub current_outage_ms: u64,
-    /// Active, but a commit has waited for longer than [`STALL_US`].
+    /// Time for which a copy was active but a commit waited for longer than [`STALL_US`].
     pub stalled_ms: u64,
     pub queue_max: u32,
     pub full_redundancy_at_us: u64,
@@ -112,7 +112,7 @@ pub struct Cluster {
     clients_run: bool,
     damaged: BTreeSet<DatabaseId>,
     next_commit: u32,
-    /// Durable commits that wait: what, where in the log, since when.
+    /// Durable commits in progress: record, end in the log, start time.
     commits: BTreeMap<(CopyName, u64), (u32, Position, u64)>,
     trace: bool,
 }
@@ -186,7 +186,7 @@ impl Cluster {
         self.events.insert((at_ms * MS, self.sequence), Happening::Fault(fault));
     }
 
-    /// What users and operators have seen counts from now on.
+    /// Starts the counting of [`Seen`] anew.
     pub fn begin_watch(&mut self) {
         self.seen.values_mut().for_each(|seen| *seen = Seen::default());
     }
@@ -195,7 +195,7 @@ impl Cluster {
         *self.counters.borrow_mut().entry(name.into()).or_default() += 1;
     }
 
-    /// Counts an event by its name, without its values.
+    /// Counts an event by its name and its reason, without other values.
     fn count_event(&self, owner: &str, event: &dyn std::fmt::Debug) {
         let text = format!("{event:?}");
         let name: String = text.chars().take_while(|c| c.is_alphanumeric()).collect();
@@ -384,7 +384,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// No log goes while a copy with contents may still need it.
+    /// Checks that the active copy removes no log that another copy with contents may still need.
     fn check_drop(&mut self, (host, database): CopyName, op: &replication::DiskOp) -> Result<(), String> {
         let replication::DiskOp::DropLogs { below } = op else { return Ok(()) };
         if self.active(database) != [host] {

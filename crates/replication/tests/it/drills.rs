@@ -6,12 +6,12 @@ use crate::cluster::Cluster;
 use crate::faults::{Clock, Fault, MS, Party};
 use crate::random::{Counters, timing};
 
-/// The failure comes when shipping has settled.
+/// Time of the failure: by then log shipping is steady.
 const FAILURE_MS: u64 = 2_000;
-/// Detection, the rest of the lease, the election and the mount, with room for lost turns.
+/// Longest outage: detection, the rest of the lease, election and mount, with room for lost messages.
 const OUTAGE_MAX_MS: u64 = 2_000;
 
-/// The same shape as a real deployment: hosts dealt over sites, every database first on another host.
+/// Layout like a real deployment: each database prefers another host, and the hosts are spread over the sites.
 struct Layout {
     sites: u16,
     hosts_per_site: u16,
@@ -20,7 +20,7 @@ struct Layout {
     partner_in_other_site: bool,
 }
 
-/// What one drill did to one database.
+/// Effect of one drill on one database.
 struct Outcome {
     database: DatabaseId,
     outage_ms: u64,
@@ -29,7 +29,7 @@ struct Outcome {
     lost_commits: u64,
     lost_generations: u32,
     copy_queue_max: u32,
-    /// From the failure until every copy is whole and close behind again.
+    /// Time from the failure until every copy is complete and close behind again.
     to_full_redundancy_ms: u64,
 }
 
@@ -39,7 +39,7 @@ impl Layout {
         (0..count).map(|number| (HostId(number), SiteId(number / self.hosts_per_site))).collect()
     }
 
-    /// Copies go to the next hosts of the own site first, then to the other site.
+    /// Databases with copies on the next hosts of the same site first, then in the other site.
     fn databases(&self) -> Vec<DatabaseSpec> {
         let hosts = self.hosts();
         let per_site = self.hosts_per_site as usize;
@@ -205,7 +205,7 @@ fn site_lost() {
     }
 }
 
-/// With the partner in the same site the lost site holds the last acknowledged commit alone: no copy may mount.
+/// The partner is in the lost site too, so only that site holds the last acknowledged commit. No copy may be mounted.
 #[test]
 fn site_lost_with_the_partner_in_it() {
     let layout = two_sites(4, Dial::Lossless, false);

@@ -34,7 +34,7 @@ impl Random {
     }
 }
 
-/// A clock with its own zero and rate.
+/// Clock with its own start and rate.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     pub offset_us: u64,
@@ -48,14 +48,14 @@ impl Clock {
     }
 }
 
-/// Who talks: a host's copies or the arbiter.
+/// Sender or receiver of messages: the copies of a host, or the arbiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
     Arbiter,
     Host(HostId),
 }
 
-/// What goes wrong, or is put right.
+/// A fault, or its end.
 #[derive(Debug, Clone)]
 pub enum Fault {
     CrashHost { host: HostId, down_ms: u64 },

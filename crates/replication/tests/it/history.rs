@@ -12,10 +12,10 @@ struct Acknowledged {
     epoch: Epoch,
 }
 
-/// Everything that matters about one database.
+/// Ground truth about one database, against which the copies are checked.
 pub struct History {
     spec: std::rc::Rc<DatabaseSpec>,
-    /// What each epoch's active copy held and wrote, from the database's beginning.
+    /// Records that the active copy of each epoch held and wrote, from the beginning of the database.
     epochs: BTreeMap<Epoch, Vec<(Position, Record)>>,
     losses: BTreeMap<Epoch, Option<Loss>>,
     acknowledged: BTreeMap<u32, Acknowledged>,
@@ -41,7 +41,7 @@ impl History {
         self.losses.insert(epoch, loss);
     }
 
-    /// A copy begins to be active with this content.
+    /// Notes that a copy becomes active with this content.
     pub fn mounted(
         &mut self,
         host: HostId,
@@ -109,7 +109,8 @@ impl History {
         self.acknowledged_count += 1;
     }
 
-    /// What every copy must hold in the end. Every commit that was acknowledged and not reported lost is in there.
+    /// Contents that every copy must have in the end. Checks that they hold every acknowledged commit that was not
+    /// reported as lost.
     pub fn final_content(&self, epoch: Epoch, end: Position) -> Result<Vec<Page>, String> {
         let log: Vec<(Position, Record)> =
             self.epochs[&epoch].iter().copied().filter(|&(at, _)| at <= end).collect();

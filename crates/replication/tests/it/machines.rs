@@ -10,7 +10,7 @@ use replication::{
 
 use crate::random::single_database;
 
-/// The active copy of the stories in which another one is looked at.
+/// Host of the active copy; the tests look at a passive copy.
 const ACTIVE: HostId = HostId(0);
 const EPOCH: Epoch = Epoch(1);
 
@@ -64,7 +64,7 @@ fn an_election_comes_to_the_third_candidate_when_two_cannot_fetch_what_it_holds(
     assert_eq!((ordered, chosen), (vec![0, 1], vec![2]));
 }
 
-/// A passive copy that follows [`ACTIVE`] and whose disk waits to be told that it is done.
+/// Passive copy that follows [`ACTIVE`]. Its disk operations complete only in [`Passive::finish_disk`].
 struct Passive {
     copy: CopyMachine,
     effects: Vec<Effect>,
@@ -95,7 +95,7 @@ impl Passive {
         self.input(Input::Peer { from: ACTIVE, message });
     }
 
-    /// Everything that waits for the disk is done.
+    /// Completes all pending disk operations.
     fn finish_disk(&mut self) {
         while let Some(at) = self.effects.iter().position(|effect| matches!(effect, Effect::Disk { .. })) {
             let Effect::Disk { ticket, .. } = self.effects.remove(at) else { unreachable!("just seen") };
@@ -103,7 +103,7 @@ impl Passive {
         }
     }
 
-    /// The pages that it has asked for since the last call, each time with the nonce.
+    /// Pages that the copy has requested from [`ACTIVE`] since the last call, with the nonce of each request.
     fn asked(&mut self) -> Vec<(u64, Vec<u32>)> {
         let asked = |effect| match effect {
             Effect::ToPeer(
@@ -162,7 +162,8 @@ fn a_page_that_is_found_damaged_while_another_is_written_is_fetched_next() {
     assert!(passive.effects.contains(&Effect::Event(Event::Resynced { pages: 1 })));
 }
 
-/// A candidate that was told to fetch what another copy holds, and was passed over for one that had it sooner.
+/// A candidate was told to fetch the log of another copy. The arbiter then chose another candidate, which had that
+/// log sooner.
 #[test]
 fn a_candidate_that_was_passed_over_asks_for_log_no_more() {
     let mut passive = Passive::new();
@@ -192,7 +193,8 @@ fn a_candidate_that_was_passed_over_asks_for_log_no_more() {
     );
 }
 
-/// What a passive copy that follows [`ACTIVE`] does with what it hears of this host.
+/// Reaction of a passive copy that follows [`ACTIVE`] to a message of `from`: its events, and its reports before and
+/// after.
 fn told_by(from: HostId, message: PeerMessage) -> (Vec<Event>, Report, Report) {
     let mut passive = Passive::new();
     let before = passive.copy.report();

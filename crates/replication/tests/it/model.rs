@@ -34,7 +34,7 @@ impl Record {
     }
 }
 
-/// The end of a record that begins at `from`.
+/// End position of a record that begins at `from`.
 pub fn after(from: Position) -> Position {
     let offset = from.offset + RECORD_BYTES;
     if offset == GENERATION_BYTES {
@@ -62,7 +62,7 @@ impl Page {
     }
 }
 
-/// What is on disk of one copy.
+/// Disk contents of one copy.
 #[derive(Debug, Clone)]
 pub struct Disk {
     pub meta: Meta,
@@ -74,7 +74,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Of a database that has just been made.
+    /// Contents of a new database.
     pub fn first() -> Self {
         Disk {
             meta: Meta::first(),
@@ -132,29 +132,29 @@ impl Disk {
     }
 }
 
-/// An operation on its way to the disk.
+/// Operation that is on its way to the disk.
 #[derive(Debug, Clone)]
 pub enum Op {
     Machine {
         ticket: u64,
         op: DiskOp,
     },
-    /// Part of the log buffer of the active database.
+    /// Write of a part of the log buffer of the active copy.
     Flush(Vec<Record>),
     Dismount,
 }
 
-/// The engine of one copy on a running host.
+/// Engine model of one copy on a running host.
 pub struct Engine {
     pub disk: Disk,
     pub cache: Vec<Page>,
     pub replayed: Position,
     pub is_open: bool,
     pub buffer: VecDeque<Record>,
-    /// End of the log with the buffer and what is being flushed.
+    /// End of the log, including the buffer and pending flushes.
     pub appended: Position,
     pub flushing: bool,
-    /// No page is written between the list of pages behind a fork and the cut of the log.
+    /// Whether page writes are held back: from the listing of the pages behind a fork until the log is cut.
     pub frozen: bool,
     pub queue: VecDeque<(u64, Op)>,
 }
@@ -189,13 +189,13 @@ impl Engine {
         self.appended = self.disk.end();
     }
 
-    /// No more commits; what is not on its way to the disk is gone.
+    /// Closes the copy: no more commits, and the log buffer is lost.
     pub fn close(&mut self) {
         self.is_open = false;
         self.buffer.clear();
     }
 
-    /// A commit of the active database; returns where it ends.
+    /// Commits a record on the active copy. Returns its end position.
     pub fn commit(&mut self, record: Record) -> Position {
         self.appended = after(self.appended);
         self.buffer.push_back(record);
@@ -203,7 +203,7 @@ impl Engine {
         self.appended
     }
 
-    /// What one flush writes: at most to the end of the open generation.
+    /// Takes the records of one flush from the buffer, at most up to the end of the open generation.
     pub fn take_flush(&mut self) -> Vec<Record> {
         let room = RECORDS_PER_GENERATION - self.disk.end().offset / RECORD_BYTES;
         let count = self.buffer.len().min(room as usize);
@@ -316,7 +316,7 @@ impl Engine {
         Some(self.disk.checkpoint)
     }
 
-    /// Pages and the position behind which none of them holds a change.
+    /// Reads pages. Returns them, the number of the next page, and a position that covers all their changes.
     pub fn read_pages(&self, request: &PageRequest) -> (Rc<[PageCopy]>, Option<u32>, Position) {
         let copy = |number: u32, page: Page| {
             let version = u64::from(page.version.generation) << 32 | u64::from(page.version.offset);
@@ -338,7 +338,7 @@ impl Engine {
         }
     }
 
-    /// Pages that the log behind `from` changes, if any page on disk is that new.
+    /// Numbers of the pages that the log behind `from` changes; empty if no page on disk is newer than `from`.
     pub fn list_pages(&mut self, from: Position) -> Vec<u32> {
         self.frozen = true;
         if self.disk.pages.iter().all(|page| page.version <= from) {

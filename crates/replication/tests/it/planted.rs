@@ -43,7 +43,7 @@ noticed! {
     consistency_point_ignored: ConsistencyPointIgnored,
 }
 
-/// The drift bound is a real limit: clocks that break it give two active copies.
+/// The drift bound is a real limit: clocks that exceed it cause two active copies.
 #[test]
 fn clocks_beyond_the_bound_give_two_active_copies() {
     let options = Options { clock_error_ppm: 4 * DRIFT_PPM, ..Options::default() };
@@ -53,7 +53,7 @@ fn clocks_beyond_the_bound_give_two_active_copies() {
     assert!(found.is_some(), "no seed shows it");
 }
 
-/// And yet no acknowledged commit is lost under the lossless dial: the fence does not rest on clocks.
+/// Under the lossless dial even such clocks lose no acknowledged commit, because the fence does not rest on clocks.
 #[test]
 fn clocks_beyond_the_bound_lose_nothing_under_the_lossless_dial() {
     let options = Options { clock_error_ppm: 4 * DRIFT_PPM, dial: Some(Dial::Lossless), bug: None };

@@ -12,7 +12,7 @@ use crate::model::PAGES;
 
 pub const DRIFT_PPM: u64 = 100_000;
 const TROUBLE_MS: u64 = 6_000;
-/// From the end of all faults to a database that is active again and copies that are whole again.
+/// Longest time from the end of all faults until a copy is active and all copies are complete.
 const SETTLE_MS: u64 = 5_000;
 const DRAIN_MS: u64 = 2_500;
 const LOOKS: u32 = 4;
@@ -38,7 +38,7 @@ pub fn timing() -> Timing {
 
 pub struct Options {
     pub bug: Option<Bug>,
-    /// Clocks may be this far from true time.
+    /// Largest error of a clock's rate.
     pub clock_error_ppm: u64,
     /// Only this dial.
     pub dial: Option<Dial>,
@@ -161,7 +161,7 @@ fn fault(random: &mut Random, hosts: &[(HostId, SiteId, Clock)], specs: &[Databa
     }
 }
 
-/// One seed: a cluster, six seconds of trouble, then peace.
+/// Runs one seed: a cluster, six seconds with faults, then a time without.
 pub fn run(seed: u64, options: &Options, counters: &Counters) -> Result<Cluster, String> {
     let mut random = Random::new(seed ^ 0xc0_91e5);
     let sites = random.between(1, 2);
@@ -201,7 +201,7 @@ fn seeds(default: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// What the default seeds must have reached; a schedule that no longer gets there proves nothing.
+/// Events that the default seeds must have reached; seeds that miss one prove nothing about it.
 const REACHED: &[&str] = &[
     "copy.Mounted",
     "copy.SteppedDown.LeaseEnded",
@@ -239,7 +239,7 @@ const REACHED: &[&str] = &[
     "history.lost_commits",
 ];
 
-/// What only a longer run reaches for certain.
+/// Events that only a longer run reaches reliably.
 const REACHED_BY_MANY: &[&str] = &[
     "copy.SeedingBegun.ForkOutOfReach",
     "copy.SeedingBegun.SourceChanged",

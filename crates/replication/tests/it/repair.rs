@@ -74,7 +74,7 @@ impl Active {
         Some(ticket)
     }
 
-    /// Lets the patience with an answer pass; the host that is asked now, and the nonce.
+    /// Lets the time for an answer pass. Returns the host that is asked next, and the nonce.
     fn asks_next(&mut self) -> (u16, u64) {
         self.now_ms += single_database(Dial::Lossless).timing.resend_ms;
         self.input(Input::Tick);

@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// A run whose rows these are.
+/// Subject of a comparison with these rows.
 fn subject(seed: u64, rows: Vec<Row>) -> Subject {
     let data = RunData::from_rows(rows).expect("a run");
     let report = Box::new(Report::new(&data).expect("a report"));
@@ -35,15 +35,15 @@ fn subject(seed: u64, rows: Vec<Row>) -> Subject {
     Subject::new(&format!("run {seed}"), source).expect("a subject")
 }
 
-/// A run of which all that differs by `seed` is noise: seconds that follow each other are alike, a few operations take
-/// many times as long, and a slow second does less.
+/// Run that differs by `seed` only in noise. Seconds close to each other are alike, a few operations take many times
+/// as long, and a slow second does fewer operations.
 fn run(seed: u64, window_s: u64, slower: f64) -> Subject {
     let mut rows = vec![head()];
     rows.extend(load(seed, window_s, slower, 1));
     subject(seed, rows)
 }
 
-/// A run with four such loads of a minute each: twenty figures are judged.
+/// Run with four loads of a minute each, so that twenty figures are judged.
 fn run_of_four_loads(seed: u64) -> Subject {
     let mut rows = vec![head()];
     rows.extend((1..=4).flat_map(|ordinal| load(4 * seed + u64::from(ordinal), 60, 1.0, ordinal)));
@@ -81,8 +81,8 @@ fn load(seed: u64, window_s: u64, slower: f64, ordinal: u32) -> Vec<Row> {
     rows
 }
 
-/// Tests that read two databases and their logs from end to end, at 200 MiB/s from the outer tracks and half of
-/// that from the inner ones: a backup, a checksum, and a replay.
+/// Run of tests that read two databases and their logs from end to end: a backup, a checksum and a replay. They read
+/// 200 MiB/s on the outer tracks and half of that on the inner ones.
 fn reading_run(seed: u64, slower: f64) -> Subject {
     let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let mut rows: Vec<Row> = vec![head()];
@@ -117,7 +117,7 @@ fn reading_run(seed: u64, slower: f64) -> Subject {
     subject(seed, rows)
 }
 
-/// What a test found that read two databases of 6,000 MiB, or as many logs, side by side.
+/// Rows of a test that read two databases of 6,000 MiB, or as much log, at the same time.
 fn found(test: u32, kind: &str, elapsed_ms: u64) -> Vec<Row> {
     let of = |n: u32| {
         let origin = Origin::database("mbx1", &format!("DB{n}"), &format!("DB{n}"));

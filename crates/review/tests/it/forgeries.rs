@@ -30,7 +30,7 @@ fn rows_of(shape: &Shape) -> Vec<Row> {
     rows
 }
 
-/// Someone stopped the run in the middle of its stress test.
+/// Rows of a run that a user stopped in the middle of its stress test.
 fn interrupted() -> Vec<Row> {
     let mut rows = rows_of(&Shape { cut: true, ..Shape::default() });
     let Row::Run(mut run) = rows[0].clone() else { panic!("the run comes first") };
@@ -39,7 +39,7 @@ fn interrupted() -> Vec<Row> {
     rows
 }
 
-/// A checksum found a bad page: the event names it, a row counts it and a verdict fails.
+/// Rows of a run in which a checksum found a bad page: in an event, a count and a failed verdict.
 fn damaged() -> Vec<Row> {
     let mut rows = rows_of(&Shape::default());
     let bad = Origin::database("mbx1", "db001", "db001");
@@ -58,7 +58,8 @@ fn damaged() -> Vec<Row> {
     rows
 }
 
-/// The process stood still for 5 s of its stress test: what came then was counted at once, and the window has a gap.
+/// Rows of a run whose process stood still for 5 s in its stress test. What came meanwhile was counted at once, so
+/// the window has a gap.
 fn stopped() -> Vec<Row> {
     let mut rows = rows_of(&Shape::default());
     let start = rows.iter().find_map(|row| match row {
@@ -114,7 +115,8 @@ struct Forgery {
     name: &'static str,
     rows: fn() -> Vec<Row>,
     sql: &'static str,
-    /// What shows in a file without seals, whose reports were made again, beside that the seals are missing.
+    /// Rules that notice the forgery in a file without seals whose reports were rendered again, besides the missing
+    /// seals.
     alone: &'static [&'static str],
 }
 

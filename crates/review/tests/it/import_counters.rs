@@ -54,7 +54,7 @@ fn header(server: &str, databases: std::ops::RangeInclusive<u32>, style: Style) 
     fields.join(&style.separator.to_string()) + "\r\n"
 }
 
-/// A log of some hours of a server; `change` makes of each value what is written.
+/// Counter log of a server over some hours. `change` gives the text for each value.
 fn log(
     server: &str,
     databases: std::ops::RangeInclusive<u32>,

@@ -37,7 +37,7 @@ fn small(host: &str) -> String {
     text
 }
 
-/// What the files say with the users filled in.
+/// Solution text from the files, completed with users.
 fn completed(files: &Files) -> String {
     let text = group(files).unwrap_or_else(|error| panic!("{error}"));
     text + USERS
@@ -78,7 +78,7 @@ fn exported_files_come_back_as_the_same_files() {
     }
 }
 
-/// The reasons why files are refused after this change of one of them.
+/// Reasons with which the files are refused after `change` has altered one of them.
 fn refused(file: &str, change: impl Fn(String) -> String) -> Vec<String> {
     let mut files = exported(&small("s"));
     let (_, bytes) = files.iter_mut().find(|(name, _)| name == file).expect("exported");

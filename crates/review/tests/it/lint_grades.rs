@@ -61,7 +61,7 @@ fn qualified(world: WorldKind) -> Report {
     report
 }
 
-/// The same with the published rules: it is too short.
+/// A run that is judged by the published rules and too short for them.
 fn held() -> Report {
     let report = report_of(rows(&Shape::default()));
     assert_eq!(report.verdict.grade, Grade::Held);
@@ -74,7 +74,7 @@ fn failed() -> Report {
     report
 }
 
-/// What lint says of a report that stands alone.
+/// Findings of `lint` on a report without its `run.db`.
 fn found(report: &Report) -> Vec<Finding> {
     let place = tempfile::tempdir().expect("writable");
     let path = place.path().join("report.json");
@@ -95,7 +95,7 @@ fn load<'a>(report: &'a mut Report, kind: &str) -> &'a mut TestReport {
     report.tests.iter_mut().find(|test| test.kind == kind).expect("the run has the test")
 }
 
-/// What is bent, which honest report it is bent in, the rules that notice.
+/// A forged report: its description, the honest report that it changes, the rules that notice, the change.
 type Bend = (&'static str, fn() -> Report, &'static [&'static str], fn(&mut Report));
 
 fn real() -> Report {

@@ -35,7 +35,7 @@ fn rules(findings: &[Finding]) -> Vec<&str> {
     findings.iter().map(|finding| finding.rule).collect()
 }
 
-/// The same without what a changed report says of its grade: `lint_grades.rs` looks at that.
+/// Rules that fire on a report, without those about the grade, which `lint_grades.rs` tests.
 fn rules_beside_the_grade(report: &Report) -> Vec<&'static str> {
     let findings = lint_report(report);
     findings.iter().map(|finding| finding.rule).filter(|rule| !OF_GRADES.contains(rule)).collect()

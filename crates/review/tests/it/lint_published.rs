@@ -18,7 +18,7 @@ fn findings(paper: &str) -> Vec<Finding> {
     review::open(&folder.join(paper).with_extension("toml")).expect("published figures").lint()
 }
 
-/// An inconsistency as listed; the rule that finds it; what its two figures say (value and place).
+/// Listed inconsistency: its text, the rule that finds it, and its two figures with their places.
 type Listed = (&'static str, &'static str, &'static str, &'static str);
 
 const MD3260: &[Listed] = &[

@@ -54,7 +54,7 @@ kind = "database_checksum"
 "#,
 ];
 
-/// Notes what it is shown, and can ask for the end.
+/// Watcher that notes what it is shown, and can ask for the end.
 #[derive(Default)]
 struct Noting {
     lines: Vec<String>,
@@ -76,7 +76,7 @@ impl Watcher for Noting {
     }
 }
 
-/// A recorder with room for this number of rows.
+/// Recorder that fails after this number of rows.
 struct Full(usize);
 
 impl Recorder for Full {
@@ -89,7 +89,7 @@ impl Recorder for Full {
     }
 }
 
-/// The three hosts with their tests, each on its own storage.
+/// Plan with three hosts, each in a storage domain of its own.
 fn plan(threads: usize) -> SimulationPlan {
     let solution =
         Solution::parse(&SOLUTION.concat(), "domains.toml").unwrap_or_else(|error| panic!("{error}"));

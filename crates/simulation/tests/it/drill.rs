@@ -65,7 +65,7 @@ duration_s = 60
     )
 }
 
-/// Performs a drill in which every promise holds.
+/// Performs a drill that must keep every promise. Returns its outcome and its rows.
 fn passed(solution: &Solution, seed: u64) -> (SimulationOutcome, Vec<Row>) {
     let (simulated, rows) = perform(solution, seed);
     assert!(simulated.outcome.error.is_none(), "{:?}", simulated.outcome.error);
@@ -217,8 +217,8 @@ fn equal_seeds_give_equal_drills() {
     assert_eq!((first.trace_hash, rows), (second.trace_hash, again));
 }
 
-/// Every read, write, message and timer of a drill is in its trace. A change that is not meant to alter what a drill
-/// does keeps the trace; one that is meant to says so where it changes this number.
+/// The trace hash covers every read, write, message and timer of a drill. If a change alters it on purpose, change
+/// this number in the same commit and say why.
 #[test]
 fn a_refactoring_keeps_the_trace_of_a_drill() {
     let (simulated, _) = perform(&solution("[2]", ONE_SITE, KILLED), 1);
@@ -261,8 +261,8 @@ back_after_s = 2
     passed(&parsed(&busy), 7);
 }
 
-/// What was deleted is cleared away after the last commit, so that log waits for no user; copies are compared behind
-/// it.
+/// The engine removes deleted rows after the last commit, so that no log waits for users. The comparison of copies
+/// must include this work.
 #[test]
 fn copies_are_compared_behind_what_the_active_one_has_done_by_itself() {
     for seed in 1..=6 {

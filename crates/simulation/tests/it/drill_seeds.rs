@@ -17,7 +17,7 @@ use crate::performed::{failed, perform_changed};
 const SEEN: [&str; 3] =
     ["this copy is seeded", "exists on no other copy", "was replaced by that of another copy"];
 
-/// What went wrong, and what was seen on the way.
+/// Plays a drill. Returns the failures, and the kinds of events that were seen.
 fn play(seed: u64, drawn: &Drawn) -> (Vec<String>, Vec<&'static str>) {
     let rot_at_s = drawn.rots.then_some(3);
     let (drilled, rows) = perform_changed(&drawn.solution, seed, rot_at_s, |_| {});
@@ -38,7 +38,7 @@ fn play(seed: u64, drawn: &Drawn) -> (Vec<String>, Vec<&'static str>) {
     (wrong, seen)
 }
 
-/// Plays a seed, and gives what was seen on the way.
+/// Plays the drill of a seed, which must hold. Returns the kinds of events that were seen.
 fn hold(seed: u64) -> Vec<&'static str> {
     let drawn = draw(seed);
     let played = catch_unwind(AssertUnwindSafe(|| play(seed, &drawn)));

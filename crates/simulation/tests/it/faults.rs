@@ -94,7 +94,8 @@ fn a_lost_path_moves_the_volume_to_the_other_controller() {
     assert!(told, "the report says the same");
 }
 
-/// The only way to the disks is gone, and the file does not say until when: users wait for it, and the test for them.
+/// The only path to the disks is lost, and the fault has no end in the file. Users would wait for its end, and the
+/// test for the users.
 #[test]
 fn a_fault_that_users_wait_for_is_over_with_the_measured_window() {
     let fault = "kind = \"path_lost\"\nat_s = 10\ntest = \"performance\"";

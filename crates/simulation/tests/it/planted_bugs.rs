@@ -59,16 +59,16 @@ const PARTNER_THEN_OTHERS_KILLED: [&str; 3] = [
     "kind = \"host_killed\"\nhost = \"h2\"\nat_s = 18\nback_after_s = 30",
 ];
 
-/// A drill that shows a bug of the protocol, and the promise that it breaks.
+/// Drill that exposes a planted bug of the protocol, and the promise that the bug breaks.
 struct Case {
     bug: Bug,
     copies: u32,
     dial: &'static str,
     events: &'static [&'static str],
-    /// Longer than the arbiter needs to activate another copy, where the bug is about leases.
+    /// Length of a lease, ms. For a bug of leases it is longer than the arbiter needs to activate another copy.
     lease_ms: u64,
-    /// A copy that is cut off begins two log files at most before it waits. Large ones let it go on until its
-    /// lease ends.
+    /// Size of a log file, KiB. A copy that is cut off starts at most two more log files before it waits, so large
+    /// files let it go on until its lease ends.
     log_file_kib: u64,
     promise: &'static str,
 }
@@ -97,7 +97,7 @@ const CASES: [Case; 4] = [
     case(Bug::DivergentPagesKept, 2, LOSSY, &[FIRST_CUT_OFF], "copies_equal"),
 ];
 
-/// What the checker says of the drill of a case, and its exit status.
+/// Exit status and output of the checker for the drill of a case.
 fn checked(case: &Case, bug: Option<Bug>) -> (i32, String) {
     let text = text(case);
     let solution = Solution::parse(&text, "planted.toml").unwrap_or_else(|error| panic!("{error}"));

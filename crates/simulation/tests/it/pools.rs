@@ -32,7 +32,7 @@ const FLASH_DISK: &str = "\n[[disk]]\nname = \"SSDSC2BX800G4\"\ncapacity_gb = 80
 
 const DYNAMIC: &str = "store = { kind = \"dynamic_pool\", model = \"2012\", spare_disks = 1 }";
 
-/// Enough steps of a rebuild at a time for many disks to take part.
+/// Rebuild settings with enough steps at a time to use many disks.
 const PRIORITY: &str = "[rebuild.default]\n\
     step_bytes = { value = 4_194_304, source = \"assumption: long steps\" }\n\
     steps = { value = 32, source = \"assumption: high priority\" }\n\
@@ -42,7 +42,7 @@ fn question(volumes: String) -> Question {
     Question { volumes, database_mib: 16_384, duration_s: 60, ..Question::new("sessions = 8") }
 }
 
-/// Seconds after which an event says `done`.
+/// Time of the event whose text begins with `done`, s.
 fn seconds_until(question: &Question, done: &str) -> f64 {
     let answer = question.answer();
     let (at_s, text) = answer.event(done);

@@ -69,7 +69,7 @@ fn simulated(seed: u64, hosts: &[&str]) -> (SimulationOutcome, Vec<Row>) {
     (outcome, rows)
 }
 
-/// Storage whose times are always these.
+/// Storage with fixed latencies.
 fn storage(times: FixedLatencyTimes, seed: u64) -> Box<dyn FnOnce() -> Storage + Send> {
     Box::new(move || Storage {
         description: String::new(),
@@ -79,7 +79,7 @@ fn storage(times: FixedLatencyTimes, seed: u64) -> Box<dyn FnOnce() -> Storage +
     })
 }
 
-/// All hosts on one such storage.
+/// Plan with all hosts on one storage with fixed latencies.
 fn on(
     times: FixedLatencyTimes,
     deployments: Vec<Deployment>,
@@ -90,8 +90,8 @@ fn on(
     SimulationPlan { deployments, tests, seed, domains, faults: Vec::new(), threads: 1 }
 }
 
-/// Two hosts whose load test, of seven minutes, may end as soon as its figures are known to `percent`; on one storage,
-/// or apart on `threads` threads.
+/// Simulates two hosts whose load test of seven minutes may end as soon as its figures are known to `percent`.
+/// `apart`: each host on a storage of its own, on this many threads.
 fn estimated(percent: f64, apart: Option<usize>) -> (SimulationOutcome, Vec<Row>) {
     let mut deployments = deployments(&["h1", "h2"]);
     deployments.iter_mut().for_each(|host| host.load.mode = LoadMode::Closed { sessions: 1 });

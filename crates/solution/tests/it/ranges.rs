@@ -6,7 +6,7 @@ use serde_json::Value as Schema;
 use solution::{Solution, SolutionError};
 use toml::{Table, Value};
 
-/// One of every table, with the keys that it needs.
+/// Solution file with one of every table and its required keys.
 const WHOLE: &str = r#"
 [solution]
 name = "whole"
@@ -72,7 +72,7 @@ controller = "c"
 link = "l"
 "#;
 
-/// What stands beside groups of disks in `[array]`, and not beside every store.
+/// Keys of `[array]` that are allowed with groups of disks, and not with every kind of store.
 const BESIDE_GROUPS: &str = r#"
 read_cache = { disk = "d", disks = 1 }
 remote_copy = { distance_km = 1, link = "l", when_link_lost = "suspend" }
@@ -86,7 +86,8 @@ const STORES: [&str; 3] = [
      deduplication = { equal_share = 0.5, copies = 2, delay_min = 1 }",
 ];
 
-/// Paths of all numbers below a schema: keys, `[]` for any entry of a list, a number for a place in a short list.
+/// Collects the paths of all numbers below a schema. `[]` is any entry of a list, a number is a position in a short
+/// list.
 fn numbers(root: &Schema, schema: &Schema, path: &[String], found: &mut BTreeMap<String, Vec<String>>) {
     if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix("#/$defs/")) {
         numbers(root, &root["$defs"][name], path, found);
@@ -116,7 +117,7 @@ fn numbers(root: &Schema, schema: &Schema, path: &[String], found: &mut BTreeMap
     }
 }
 
-/// Every number of the solution file: its path as a reader says it, and as [`put`] takes it.
+/// Every number of the solution file: its path as messages print it, and the path for [`put`].
 fn every_number() -> BTreeMap<String, Vec<String>> {
     let (schema, mut found) = (Solution::json_schema(), BTreeMap::new());
     numbers(&schema, &schema, &[], &mut found);
@@ -140,7 +141,7 @@ fn put(place: &mut Value, path: &[String], value: Value) {
     }
 }
 
-/// The whole file with a value at a path.
+/// The complete file with `value` at `path`.
 fn with(path: &[String], value: Value) -> String {
     let beside = if path[0] == "array" && path[1] == "store" { "" } else { BESIDE_GROUPS };
     let mut file: Table = format!("{WHOLE}{beside}").parse().expect("it is TOML");

@@ -43,7 +43,7 @@ fn with(arguments: &[&str]) -> solution::Result<Solution> {
     Solution::parse_with(FILE, "small.toml", &settings(arguments))
 }
 
-/// What is wrong, as one line.
+/// Error of these settings as one line.
 fn refused(arguments: &[&str]) -> String {
     with(arguments).expect_err(&arguments.join(" ")).to_string()
 }

@@ -18,7 +18,7 @@ use super::names::{Change, Names, Slot, nameless};
 use super::node::{Layer, Node};
 use world::SECTOR_BYTES;
 
-/// Purpose of each number in the file of leftovers.
+/// Codes in the file of leftovers. `FILE`, `DIR` and `GONE`: state of a path. `CREATE` to `REMOVE`: change of a name.
 const FILE: u64 = 0;
 const DIR: u64 = 1;
 const GONE: u64 = 2;

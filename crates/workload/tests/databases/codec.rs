@@ -24,8 +24,8 @@ fn encode(codec: &DatabaseCodec, index: u64, page: &[u8]) -> Vec<u8> {
     encoded
 }
 
-/// A page whose checksums mean nothing comes back with the right ones, or, where they are not asked for, with
-/// any; and so does one whose unused bytes mean nothing, but for these.
+/// Asserts that the codec restores a page whose checksum fields hold no checksum: with right checksums, or with any if
+/// none are requested. A page with arbitrary unused bytes must come back equal except for those bytes.
 fn check_unsealed(codec: &DatabaseCodec, index: u64, page: &[u8]) {
     for unused in [0..0, PageRef::new(page).unused()] {
         let mut unsealed = page.to_vec();
@@ -107,7 +107,7 @@ fn entries_for(tree: Tree, id: u32) -> Vec<Entry> {
     }
 }
 
-/// Makes the edit as far as it fits the page.
+/// Applies the edit to the page, as far as it fits.
 fn apply(template: &TemplateDatabase, tree: Tree, bytes: &mut [u8], pgno: u32, edit: &Edit) {
     let schema = template.schema();
     let mut page = PageMut::new(bytes);
@@ -230,7 +230,7 @@ proptest! {
     }
 }
 
-/// Bytes that look like an encoding at the start only.
+/// Bytes whose start looks like an encoding and whose rest does not.
 fn tamper_free_noise(encoded: &[u8]) -> Vec<u8> {
     encoded
         .iter()
@@ -341,8 +341,8 @@ fn a_page_of_noise_falls_back_to_its_bytes_and_an_empty_middle_is_squeezed() {
     assert!(squeezed < 2900, "{squeezed}");
 }
 
-/// A node that says what entry it is and reaches over the one behind it, which is the template's: what an entry
-/// of that name looks like is painted over a part of the page that is known to be the template's.
+/// A node names its entry and overlaps the next node, which equals the template's. The codec must not draw the
+/// contents of that entry over a part that it takes from the template.
 #[test]
 fn bodies_that_overlap_come_back_as_they_were() {
     let template = template(32768, 64 << 20);
@@ -370,7 +370,7 @@ fn bodies_that_overlap_come_back_as_they_were() {
     }
 }
 
-/// Nodes of the template where the template has them, but not in its order.
+/// The nodes of the template at their places, but with the tags in another order.
 #[test]
 fn nodes_in_another_order_come_back_as_they_were() {
     for page_bytes in [4096, 32768] {

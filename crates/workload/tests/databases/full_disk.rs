@@ -16,10 +16,10 @@ use world::{ErrorKind, World};
 
 const FILE_BYTES: u64 = 8 << 20;
 const DISK_BYTES: u64 = 64 << 20;
-/// What is free when the load begins: less than it asks for.
+/// Free bytes when the load begins: less than the load needs.
 const FREE_BYTES: u64 = 3 << 20;
 const ROOT: &str = "PROOFLOAD_FULL_DISK";
-/// A version that the load itself never gives.
+/// Version that no change of the load itself has.
 const LAST_VERSION: u32 = 1 << 20;
 
 /// No caller has to know.
@@ -33,14 +33,14 @@ impl Witness for Nobody {
     fn acknowledged(&self, _number: u64) {}
 }
 
-/// A small file system at a directory of the databases' root.
+/// Small file system that is mounted in the directory of the databases.
 struct SmallDisk {
     root: tempfile::TempDir,
     mounted_at: Option<PathBuf>,
 }
 
 impl SmallDisk {
-    /// At `name` below the root: "db", "log", or "" for both.
+    /// Mounts the file system at `name` below the root: "db", "log", or "" for both.
     fn new(name: &str) -> SmallDisk {
         let root = scratch_dir();
         let (template, at) = (root.path().join("template"), root.path().join("data").join(name));
@@ -56,7 +56,7 @@ impl SmallDisk {
         Databases::new(&self.root.path().join("data"), 4096, FILE_BYTES)
     }
 
-    /// Leaves so little space that the load runs out of it.
+    /// Fills the disk up to [`FREE_BYTES`].
     fn fill(&self) {
         let Some(at) = &self.mounted_at else { return };
         let path = at.to_str().unwrap();
@@ -85,7 +85,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Opens, and changes rows until an error comes.
+/// Opens an instance and changes rows until an error occurs. Returns both.
 async fn run_out_of_space(
     world: &World,
     databases: &Databases,
@@ -155,7 +155,7 @@ fn a_full_database_volume_refuses_growth_and_the_databases_recover_on_it() {
     assert_eq!(rows.get(&(1, Kind::Folder, 1)), Some(&LAST_VERSION));
 }
 
-/// On a disk with these directories, closed in the end or left to recovery.
+/// Runs the load on a full disk that holds the directory `name`; the instance is then closed, or left to recovery.
 fn a_full_disk_with_the_log_on_it(name: &str, closed: bool) {
     let disk = SmallDisk::new(name);
     if disk.mounted_at.is_none() {

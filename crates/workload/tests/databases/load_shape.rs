@@ -22,10 +22,10 @@ const MEASURED_BATCHES: u64 = 2_000;
 enum Policy {
     /// Evicts the page whose last use is oldest.
     Lru,
-    /// Evicts the page whose last use but one is oldest; uses in one operation count as one. Remembers the uses
-    /// of evicted pages, as ESE does.
+    /// Evicts the page whose last use but one is oldest (LRU-2). Several uses in one operation count as one.
+    /// Remembers the uses of evicted pages, as ESE does.
     Lru2,
-    /// The same by a sample of 16 pages, and an evicted page is forgotten, as the engine does.
+    /// As the engine does: LRU-2 over a random sample of 16 pages, without memory of evicted pages.
     SampledLru2,
 }
 
@@ -41,7 +41,7 @@ struct Cache {
     policy: Policy,
     pages: FixedHashMap<u64, Page>,
     order: BTreeSet<(u64, u64, u64)>,
-    /// For the sample: the cached pages in no order.
+    /// Cached pages in no order, for the sample.
     slots: Vec<u64>,
     random: Random,
     history: VecDeque<(u64, u64)>,
@@ -75,7 +75,7 @@ impl Cache {
         (if self.policy == Policy::Lru { 0 } else { page.before }, page.last, number)
     }
 
-    /// Uses a page; `fresh` ones are new and need no read.
+    /// Uses a page. A `fresh` page is new and needs no read.
     fn touch(&mut self, number: u64, dirties: bool, fresh: bool) {
         self.clock += 1;
         let mut page = self.pages.get(&number).copied().unwrap_or_default();
@@ -136,7 +136,7 @@ impl Cache {
         victim
     }
 
-    /// Writes pages that have been dirty for the checkpoint depth.
+    /// Writes the pages that were changed more than the checkpoint depth ago.
     fn checkpoint(&mut self) {
         while let Some((since, number)) = self.dirty.front().copied() {
             if since + CHECKPOINT_BATCHES > self.batch {
@@ -168,7 +168,7 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Goes down to the leaf that holds entry `number`, which may have been added since the database was made.
+    /// Visits the path to the leaf that holds entry `number`; the entry may have been added by the load.
     fn visit(&mut self, tree: Tree, number: u64, dirties: bool) {
         let run: &TreePages = self.template.layout().run(tree).unwrap();
         let mut ordinal = number / u64::from(run.levels[0].fan_out);
@@ -189,7 +189,7 @@ impl Load<'_> {
         }
     }
 
-    /// A random place in the index: what inserting or deleting an indexed row visits, and what a read seeks.
+    /// Visits a random place of the index. An insert or delete of an indexed row and a read do this.
     fn conversation(&mut self, dirties: bool) {
         let entries = self.template.schema().places().entries();
         let rank = self.random.below(entries);
@@ -274,7 +274,7 @@ fn larger_databases_keep_the_published_io_per_batch() {
     check(4 << 40, Policy::Lru2, 0.67..=0.70);
 }
 
-/// docs/decisions/024-eviction-by-sample.md: the history of evicted pages saves so few reads.
+/// Source of the limit: docs/decisions/024-eviction-by-sample.md.
 #[test]
 fn a_sample_without_a_history_reads_within_two_percent_of_a_full_order_with_one() {
     for file_bytes in [512 << 30, 1 << 40] {

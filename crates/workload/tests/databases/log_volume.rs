@@ -14,9 +14,9 @@ use workload::schema::{Entry, Tree};
 use workload::template::TemplateDatabase;
 use world::{PageCodec, TemplatePages};
 
-/// A multiple of 25: then the operations are exactly the mix.
+/// Number of batches; a multiple of 25, so that the operations have exactly the shares of the mix.
 const BATCHES: u64 = 125;
-/// A segment of the log: what is left of it is lost when a durable commit writes it.
+/// Size of a log segment, bytes. A durable commit writes the current segment, and its unused rest is lost.
 const SEGMENT_BYTES: u64 = 4096;
 const SEGMENT_DATA_BYTES: u64 = 4056;
 const RECORD_HEADER_BYTES: u64 = 3 + edb::log::RECORD_SUM_BYTES as u64;
@@ -36,7 +36,7 @@ impl PageCoding for Coding {
     }
 }
 
-/// Pages made from the template when an operation misses them.
+/// Pages of the template, created when an operation misses them.
 struct Pages {
     template: Rc<TemplateDatabase>,
     made: BTreeMap<u32, Vec<u8>>,
@@ -53,7 +53,7 @@ impl Pager for Pages {
 }
 
 impl Pages {
-    /// Asks until all pages are there.
+    /// Repeats an operation and supplies the pages that it misses, until it succeeds.
     fn ask<T>(&mut self, ask: impl Fn(&dyn Pager) -> Result<T, Stop>) -> T {
         loop {
             match ask(self) {

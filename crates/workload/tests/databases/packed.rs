@@ -19,7 +19,7 @@ impl Witness for Nobody {
     fn acknowledged(&self, _number: u64) {}
 }
 
-/// The files after random transactions, a crash in the middle of them included, and the hash of all operations.
+/// Files after random transactions and a crash, and the trace hash of all operations.
 fn loaded(databases: &Databases, packs_pages: bool) -> (Vec<Vec<u8>>, u64) {
     let simulation = Simulation::new(3, SimConfig { packs_pages, ..SimConfig::default() });
     let world = simulation.host("h");

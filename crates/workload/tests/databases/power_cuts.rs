@@ -17,13 +17,14 @@ use world::sim::{
 use world::{Duration, OpenMode, PageBuf, World};
 
 const SEEDS: u64 = 24;
-/// The first one needs that redo clears new space, the second one that an instance gives up what its trees do not know.
+/// Seeds that fail without one mechanism: the first needs redo to clear new space, the second needs an opening to
+/// free space that no tree knows.
 const TELLING_SEEDS: [u64; 2] = [387, 118];
 const ROUNDS: u64 = 3;
 const SESSIONS: u64 = 3;
 const FILE_BYTES: u64 = 3 << 20;
 
-/// What was committed, in the order of the log.
+/// Commits in the order of the log.
 #[derive(Default)]
 struct Journal {
     commits: Vec<Vec<Change>>,
@@ -55,7 +56,7 @@ fn apply(rows: &mut Rows, changes: &[Change]) {
     }
 }
 
-/// The bytes of a file, pages that are known without them included.
+/// Contents of a file, including pages that the simulation stores without their bytes.
 async fn bytes_of(world: &World, path: &str, page_bytes: usize) -> Vec<u8> {
     let file = world.open(path, OpenMode::Read).await.unwrap();
     let mut bytes = Vec::new();

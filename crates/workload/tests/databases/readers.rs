@@ -18,7 +18,7 @@ const SESSIONS: u64 = 4;
 const TRANSACTIONS: u64 = 150;
 const FILE_BYTES: u64 = 3 << 20;
 
-/// Keeps what has been committed, as the log orders it.
+/// Witness that keeps the committed rows in the order of the log.
 struct Model(Rc<RefCell<Rows>>);
 
 impl Witness for Model {
@@ -36,22 +36,23 @@ impl Witness for Model {
     fn acknowledged(&self, _number: u64) {}
 }
 
-/// What became of the databases after the load.
+/// State in which the load leaves the databases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// Closed: clean.
     Closed,
-    /// Crashed when every page had been written: dirty, and the pages agree with each other.
+    /// Crashed after every page had been written: dirty, and the pages are consistent with each other.
     CrashedAtRest,
-    /// Crashed under load: dirty; pages are whole, each by itself.
+    /// Crashed under load: dirty. Each page is intact, but their ages differ.
     CrashedBusy,
-    /// The same, recovered and closed.
+    /// Crashed under load, then recovered and closed.
     Recovered,
 }
 
 const ENDS: [End; 4] = [End::Closed, End::CrashedAtRest, End::CrashedBusy, End::Recovered];
 
-/// Makes databases, works on them, ends. Returns their rows, which for a busy crash are not known.
+/// Creates databases, loads them, and ends as `end` says. Returns their rows; `None` after a crash under load,
+/// because they are not known.
 async fn make(world: &World, databases: &Databases, end: End) -> Option<Rows> {
     databases.create(world).await;
     let rows = Rc::new(RefCell::new(databases.initial_rows()));
@@ -115,7 +116,7 @@ async fn make(world: &World, databases: &Databases, end: End) -> Option<Rows> {
     Some(rows.take())
 }
 
-/// Runs a check on the databases of every end, at two page sizes.
+/// Runs a check on databases of each of these states, at two page sizes.
 fn with_databases(ends: &[End], check: impl Fn(&Databases, Option<&Rows>, &str)) {
     for page_bytes in [4096, 32768] {
         for end in ends {
@@ -131,7 +132,7 @@ fn said(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Ends at which trees and space must hold, not only pages.
+/// States in which trees and space must be consistent, not only single pages.
 const WHOLE: [End; 3] = [End::Closed, End::CrashedAtRest, End::Recovered];
 
 fn run_checker(script: &Path, ends: &[End]) {

@@ -31,7 +31,7 @@ fn bytes(template: &TemplateDatabase, pgno: u32) -> Vec<u8> {
     page
 }
 
-/// First, second, middle and last page of every level of every tree.
+/// Numbers of the first, second, middle and last page of every level of every tree.
 fn kinds(template: &TemplateDatabase) -> Vec<u32> {
     let levels = LARGE_TREES.iter().flat_map(|tree| &template.layout().run(*tree).unwrap().levels);
     let mut pages: Vec<u32> = levels
@@ -44,7 +44,7 @@ fn kinds(template: &TemplateDatabase) -> Vec<u32> {
     pages
 }
 
-/// Everything that can be asked of a page, and the keys to ask with.
+/// Asserts that a sparse page answers all queries like the page of these bytes.
 fn assert_same(page: &SparsePage, bytes: &[u8]) {
     let (known, expected) = (PageView::Sparse(page), PageView::of_bytes(bytes));
     let head = |page: PageView| {
@@ -139,7 +139,7 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// The edit as operations on this page, if it makes sense there.
+/// Page operations of an edit on this page; empty if the edit does not apply to it.
 fn ops(schema: &Schema, tree: Tree, view: PageRef, edit: &Edit) -> Vec<PageOp> {
     let count = view.node_count();
     // Where a tree puts an entry that it does not have.

@@ -139,7 +139,7 @@ fn a_row_is_where_arithmetic_says() {
     }
 }
 
-/// The template as pages to read.
+/// Pager over the pages of a template.
 struct Pages<'a> {
     template: &'a TemplateDatabase,
     read: std::cell::RefCell<std::collections::BTreeMap<u32, &'static [u8]>>,
@@ -170,7 +170,7 @@ fn catalog_trees_and_space_of_an_template_are_whole() {
     }
 }
 
-/// A branch page of this many entries would do, and the root has to hold the space header besides.
+/// A branch page could hold this many entries, but the root page holds the space header too.
 #[test]
 fn trees_whose_top_level_just_fills_a_page_are_whole() {
     for (page_bytes, rows) in [(4096, 270 * 27), (8192, 543 * 55), (16384, 1086 * 110), (32768, 2178 * 222)] {

@@ -41,7 +41,7 @@ impl File {
         &mut self.bytes[start..start + self.page_bytes]
     }
 
-    /// Nothing tells any more what the database was made with, as in a database of another program.
+    /// Removes the template's shape from the database, as in a database of another program.
     fn forget_template(mut self) -> File {
         let page = self.page(TemplateDatabase::SHAPE_PAGE);
         let flags = PageRef::new(page).flags();
@@ -50,7 +50,7 @@ impl File {
         self
     }
 
-    /// Takes the first `pages` pages out of the largest available extent at `root`: they are leaked.
+    /// Removes the first `pages` pages from the largest available extent at `root`, so that they are leaked.
     fn leak(&mut self, root: u32, pages: u32) {
         let page = self.page(root);
         let size = |data: &[u8]| u32::from_le_bytes(data.try_into().unwrap());
@@ -69,7 +69,7 @@ impl File {
         u32::from_le_bytes(header[12..16].try_into().unwrap()) + 1
     }
 
-    /// Pages that were lost, and the rest of what was found.
+    /// Numbers of the lost pages, and the summary of the check.
     fn check(&self) -> (Vec<u32>, Verified) {
         let (findings, verified) = findings(&self.bytes);
         let lost = findings.into_iter().filter(|(_, finding)| *finding == Finding::Lost);
@@ -83,7 +83,7 @@ impl File {
     }
 }
 
-/// What is found on each page of a file.
+/// Finding on each page of a file, and the summary of the check.
 fn findings(bytes: &[u8]) -> (Vec<(u32, Finding)>, Verified) {
     let (mut file, mut findings) = (Cursor::new(bytes), Vec::new());
     let mut opened = Opened::new(&mut file, bytes.len() as u64, None).unwrap();
@@ -115,7 +115,7 @@ fn leaked_pages_of_root_and_table_are_a_note_at_every_page_size() {
     }
 }
 
-/// Also where the template is unknown and pages are leaked, the trees tell which zero page was lost.
+/// With leaked pages and an unknown template, the trees still tell which zero pages are lost.
 #[test]
 fn every_used_page_that_became_zero_is_lost_also_beside_leaked_pages() {
     for page_bytes in PAGE_SIZES {

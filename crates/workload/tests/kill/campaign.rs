@@ -18,12 +18,12 @@ use world::World;
 use super::child::{Aim, COPY, ChildTask, Mode, Phase, SESSIONS, TASK, TICK, ticks};
 use super::common::{self, Change, Databases, Kind, Name, Rows, real, scratch_dir};
 
-/// A child that says nothing for so long hangs.
+/// Silence after which a child counts as stuck, ticks.
 const SILENCE_TICKS: u32 = 300;
-/// A recovery that takes longer hangs.
+/// Time after which a recovery counts as stuck, ticks.
 const RECOVERY_TICKS: u32 = 600;
 const SIGKILL: i32 = 9;
-/// Versions of the transaction that is the same each time; no other change reaches them.
+/// First version of the transaction that every process repeats. No other change has such versions.
 const SAME_VERSION: u32 = 1_000_000;
 
 fn parse_change(text: &str) -> Option<Change> {
@@ -35,14 +35,14 @@ fn parse_change(text: &str) -> Option<Change> {
     Some(((db, kind, id), if version == "-" { None } else { Some(version.parse().ok()?) }))
 }
 
-/// What a killed child had said.
+/// Lines that a killed child has printed.
 #[derive(Default)]
 pub struct Said {
     lines: Vec<String>,
     commits: Vec<Vec<Change>>,
     /// Number of commits that must survive.
     durable: usize,
-    /// It came as far as the trigger, and still ran after the pause behind it.
+    /// Whether the child reached the trigger and still ran after the pause behind it.
     triggered: bool,
 }
 
@@ -65,11 +65,11 @@ impl Said {
 
 /// When to kill a child.
 pub struct Trigger {
-    /// After this line ...
+    /// Line of the child that counts.
     pub line: &'static str,
-    /// ... has been said so often ...
+    /// Number of these lines after which the pause begins.
     pub count: u64,
-    /// ... and this time has passed, in which it may end by itself.
+    /// Pause before the kill. The child may end by itself meanwhile.
     pub pause: Duration,
 }
 
@@ -88,7 +88,7 @@ fn next_line(out: &mut BufReader<ChildStdout>) -> Option<String> {
     }
 }
 
-/// Runs a child until its disk loses its power, or until the trigger.
+/// Runs a child until its disk loses power, or until the trigger comes and the child is killed.
 #[allow(clippy::disallowed_methods, reason = "kills and their watchdog are outside of every world")]
 pub fn run_and_kill(task: &ChildTask, trigger: &Trigger) -> Result<Said, String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -141,16 +141,16 @@ pub fn run_and_kill(task: &ChildTask, trigger: &Trigger) -> Result<Said, String>
     Err(format!("the process in mode {:?} died by itself: {status}", task.mode))
 }
 
-/// What the kills of a test have reached.
+/// Counts over the kills of a test.
 #[derive(Debug, Default)]
 pub struct Totals {
     pub kills: u64,
     kills_in_recovery: u64,
-    /// Kills that came at the very event they were aimed at.
+    /// Kills at exactly the event that they were aimed at.
     pub cuts: u64,
     commits: usize,
     durable_commits: usize,
-    /// Commits that survived although no user had been told so.
+    /// Commits that survived without having been acknowledged.
     commits_beyond: usize,
     log_generations: u64,
     logs_replayed: u32,
@@ -159,7 +159,7 @@ pub struct Totals {
     bytes_grown: u64,
 }
 
-/// One set of databases on its way through kills.
+/// Set of databases that goes through many kills.
 pub struct Campaign {
     root: PathBuf,
     page_bytes: u32,
@@ -169,8 +169,8 @@ pub struct Campaign {
     /// What the databases hold.
     pub rows: Rows,
     first_version: u32,
-    /// A passive copy has replayed logs into the databases. It keeps no flush map, so the next
-    /// instance begins one anew.
+    /// Whether a passive copy has replayed logs into the databases. It keeps no flush map, so the next instance
+    /// starts a new one.
     has_followed: bool,
     pub totals: Totals,
 }
@@ -250,13 +250,13 @@ impl Campaign {
         Ok(())
     }
 
-    /// A child that ends with a kill, and what is found then.
+    /// Runs a child until it is killed, then recovers and checks the databases.
     pub fn round_of(&mut self, task: &ChildTask, trigger: &Trigger) -> Result<(), String> {
         let said = self.kill(task, trigger)?;
         self.recover_and_settle(&said).map(drop)
     }
 
-    /// A child that ends where it is aimed at, or at the trigger; what it leaves is recovered and checked.
+    /// Runs a child until the power cut at `aim`, or until its trigger; then recovers and checks the databases.
     pub fn cut(&mut self, mode: Mode, aim: Aim) -> Result<(), String> {
         let (task, trigger) = self.aimed(mode, aim);
         self.round_of(&task, &trigger).map_err(|error| format!("{mode:?}, {aim:?}: {error}"))
@@ -300,8 +300,8 @@ impl Campaign {
         Ok(())
     }
 
-    /// Some load whose process ends alone, up to three recoveries and replays of a passive copy that end so,
-    /// too, and one in which the power fails.
+    /// Ends a load with its process alone, then up to three recoveries or replays of a passive copy, and one more
+    /// with a power cut.
     pub fn ends_before_a_power_cut(&mut self) -> Result<(), String> {
         let said = self.end(Mode::Load, Phase::Open, true)?;
         for _ in 0..self.below(4) {
@@ -321,7 +321,7 @@ impl Campaign {
         self.kill(&task, &trigger).map_err(|error| format!("{mode:?} until {cut:?}: {error}"))
     }
 
-    /// When the load is to be killed: anywhere, or right behind a roll of the log.
+    /// Draws the time at which the load is killed: anywhere, or right after a roll of the log.
     fn moment(&mut self) -> Trigger {
         let pause = Duration::from_micros(self.below(5000));
         match self.below(4) {
@@ -346,7 +346,8 @@ impl Campaign {
         Ok(())
     }
 
-    /// Recovers and closes; some of the times on plain real files, which takes as long as the disk needs to sync.
+    /// Recovers and closes the instance. One recovery in four uses plain real files, so it takes the time of real
+    /// syncs.
     pub fn recover(&mut self) -> Result<RecoveryReport, String> {
         let plain = self.below(4) == 0;
         let (report, generation) = open_and_close(&self.databases, plain)?;
@@ -357,14 +358,14 @@ impl Campaign {
         Ok(report)
     }
 
-    /// The same transaction each time, made until the power fails.
+    /// Repeats the same transaction until the power cut.
     pub fn make_same_transaction(&mut self, mode: Mode, aim: Aim) -> Result<Said, String> {
         let (mut task, trigger) = self.aimed(mode, aim);
         (task.first_version, task.disk.early_write_percent) = (SAME_VERSION, 0);
         self.kill(&task, &trigger)
     }
 
-    /// Segments of the current log that hold something behind the first one that holds nothing.
+    /// Number of segments of the current log that are used, behind the first unused one.
     #[allow(clippy::disallowed_methods, reason = "reads the log without any of the code under test")]
     pub fn segments_behind_the_end(&self) -> usize {
         let bytes = std::fs::read(self.root.join("log/E00.log")).unwrap();
@@ -389,15 +390,15 @@ impl Campaign {
         copy_directories(from.path(), &self.root);
     }
 
-    /// From these files, which hold these rows.
+    /// Starts again with these files, which hold these rows.
     pub fn start_over(&mut self, files: &tempfile::TempDir, rows: &Rows) {
         self.put_files(files);
         self.rows.clone_from(rows);
     }
 
-    /// Restores the backup copy over what a kill has left (`left`), in a place of its own, and recovers that:
-    /// it cannot be opened, or gives the very rows that were found. Returns whether it could. `cut` comes in
-    /// the restore.
+    /// Restores the backup copy over a copy of the directories in `left`, and recovers it. The copy must be refused, or
+    /// give exactly the rows that were found. `cut`: power cut during the restore. Returns whether the copy could be
+    /// opened.
     pub fn restore(&mut self, left: &Path, cut: Option<Aim>) -> Result<bool, String> {
         let copy = left.join(COPY);
         if !copy.exists() {
@@ -437,7 +438,7 @@ fn edb_header(path: &Path, page_bytes: u32) -> Option<edb::header::DatabaseHeade
     copies.find_map(|page| edb::header::DatabaseHeader::parse(page).ok())
 }
 
-/// The flush map of a closed database is there and fits it. Only behind a passive copy was it begun anew.
+/// Checks that the flush map of a closed database exists and fits it. Only after a passive copy may it be a new one.
 #[allow(clippy::disallowed_methods, reason = "reads the map without the engine")]
 fn check_map(path: &Path, page_bytes: u32, has_followed: bool) -> Result<(), String> {
     let header = edb_header(path, page_bytes).expect("a closed database has a header");
@@ -484,7 +485,7 @@ fn copy_directories(from: &Path, to: &Path) {
     }
 }
 
-/// Finds the prefix of commits that gives `found`, and makes it the state. Returns its length.
+/// Finds the prefix of commits that gives `found`, and applies it to `rows`. Returns its length.
 fn settle(rows: &mut Rows, said: &Said, found: &Rows) -> Result<usize, String> {
     let apply = |rows: &mut Rows, (name, version): &Change| match version {
         Some(version) => rows.insert(*name, *version),
@@ -535,7 +536,7 @@ impl Totals {
         self.bytes_grown += other.bytes_grown;
     }
 
-    /// Kills that hit nothing prove nothing.
+    /// Asserts that the kills hit all that they must hit.
     pub fn require_variety(&self) {
         assert!(self.kills_in_recovery > 0, "no kill came during recovery");
         assert!(self.durable_commits > 0 && self.commits > self.durable_commits);

@@ -17,40 +17,40 @@ use world::World;
 use super::common::{Change, Databases, Kind, Load, Witness, real};
 
 pub const SESSIONS: u64 = 4;
-/// Time that processes of the test take is counted in these, so that time in which they were stopped does not count.
+/// Unit in which processes of the test count time. Time in which they were stopped counts as at most one tick.
 pub const TICK: Duration = Duration::from_millis(100);
-/// A child that has not been killed by then hangs.
+/// Time after which a child that was not killed counts as stuck, ticks.
 const CHILD_LIFE_TICKS: u32 = 600;
-/// Transactions of each session before the instance is closed.
+/// Transactions of each session before the instance closes.
 const TRANSACTIONS_BEFORE_CLOSE: u32 = 12;
-/// Rows that the same transaction changes each time it is made: its log is longer than one segment.
+/// Rows that the repeated transaction changes. Its log is longer than one segment.
 const SAME_CHANGES: u32 = 12;
 pub const TASK: &str = "PROOFLOAD_KILL_CHILD";
-/// Syncs asked for in this line of the source do nothing; see `tools/sync-removal`.
+/// Environment variable: a source line whose syncs do nothing; see `tools/sync-removal`.
 const IGNORED_SYNC: &str = "PROOFLOAD_IGNORED_SYNC";
 /// Name of the backup copy, in a directory of its own.
 pub const COPY: &str = "backup/1.edb";
 
-/// What a child is to do until it is killed.
+/// Work of a child until it is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Create,
-    /// And rest: what recovery has taken back waits for the checkpoint.
+    /// Recover, then wait, so that the checkpoint writes what recovery rolled back.
     Recover,
-    /// The same as a passive copy does it: replay, a checkpoint, activation.
+    /// Recover as a passive copy does: replay, a checkpoint, activation.
     Follow,
     /// Recover and close.
     Close,
     Load,
-    /// With pauses: the checkpoint moves by its clock, between two rolls of the log.
+    /// Load with pauses: the checkpoint moves by its timer, between two rolls of the log.
     SlowLoad,
-    /// Some load, then the instance is closed.
+    /// Load for a short time, then close.
     LoadAndClose,
     /// A backup to disk of database 1 under load.
     Backup,
-    /// One transaction, the same in each process, committed in one log write.
+    /// One transaction that is the same in each process, committed in one log write.
     Commit,
-    /// The same transaction, and no commit; its log is written as soon as a segment is full.
+    /// As [`Self::Commit`] without the commit; its log is written as soon as a segment is full.
     Begin,
 }
 
@@ -67,27 +67,27 @@ const MODES: [(Mode, &str); 10] = [
     (Mode::Begin, "begin"),
 ];
 
-/// From when on the events are counted that a power cut is aimed by.
+/// Start of the counting of disk events for a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Before the instance is opened.
     Start,
     /// When it is open.
     Open,
-    /// When it begins to close, or a backup or the one transaction begins.
+    /// When the instance begins to close, or a backup or the repeated transaction begins.
     Job,
-    /// When a backup has read everything: the header of the copy comes next.
+    /// When a backup has read everything; the header of the copy is written next.
     Copied,
 }
 
 const PHASES: [Phase; 4] = [Phase::Start, Phase::Open, Phase::Job, Phase::Copied];
 
-/// When the child's disk loses its power.
+/// Disk event at which the child loses power.
 #[derive(Debug, Clone, Copy)]
 pub struct Aim {
     pub phase: Phase,
     pub cut: PowerCut,
-    /// Only the process ends: the next one reads what was written, synced or not.
+    /// Only the process ends. The next process reads everything that was written, with or without a sync.
     pub process_only: bool,
 }
 
@@ -114,7 +114,7 @@ impl Aim {
     }
 }
 
-/// What the parent tells its child.
+/// Task that the parent passes to its child.
 #[derive(Clone)]
 pub struct ChildTask {
     pub root: PathBuf,
@@ -163,7 +163,7 @@ impl ChildTask {
         })
     }
 
-    /// Where a process that ends alone leaves what is not durable.
+    /// File in which a process that ends alone leaves everything that is not durable.
     fn left(&self) -> PathBuf {
         self.root.join("left")
     }
@@ -175,7 +175,7 @@ impl ChildTask {
     }
 }
 
-/// Tells the parent. The pipe keeps it when this process dies.
+/// Prints a line for the parent. The pipe keeps it when this process dies.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("@{line}\n").as_bytes()).and_then(|()| out.flush()).unwrap();
@@ -222,7 +222,7 @@ fn child() {
     });
 }
 
-/// Waits this many ticks, each at least as long as it should be.
+/// Waits this many ticks.
 pub async fn ticks(world: &World, count: u32) {
     for _ in 0..count {
         world.sleep(TICK).await;
@@ -360,7 +360,7 @@ impl Child<'_> {
         }
     }
 
-    /// Says when the checkpoint has moved: what the real file holds is durable.
+    /// Prints a line when the checkpoint has moved. The real file holds it, so it is durable.
     #[allow(clippy::disallowed_methods, reason = "looks behind the world of the instance")]
     async fn report_checkpoints(&self) {
         let path = self.task.root.join("log/E00.chk");

@@ -29,7 +29,7 @@ use testkit::durable_shadow::{DiskEvent, Pieces, PowerCut};
 
 const KILLS_PER_SEED: u64 = 10;
 const FILE_BYTES: u64 = 8 << 20;
-/// Small logs: they roll often.
+/// Size of small logs, which roll often.
 const SMALL_LOG_BYTES: u32 = 64 << 10;
 
 fn number_from_environment(name: &str) -> Option<u64> {
@@ -40,7 +40,7 @@ fn aim(phase: Phase, event: DiskEvent, number: u64, later: u64) -> Aim {
     Aim { phase, cut: PowerCut { event, number, later, pieces: None }, process_only: false }
 }
 
-/// Number of a hundred pieces of this size survive.
+/// Power cut at an event; `survives_percent` of the pieces of `grain_bytes` survive.
 fn aim_pieces(
     phase: Phase,
     event: DiskEvent,
@@ -90,8 +90,8 @@ fn a_created_database_is_there_after_a_kill() {
     }
 }
 
-/// Page writes that only the checkpoint's own sync makes durable: between two rolls no header is written, whose sync
-/// would do. The first second's flush writes pages, the second one's checkpoint passes them.
+/// Between two rolls no header is written, so only the checkpoint's own sync makes page writes durable. The flush of
+/// the first second writes pages; the checkpoint of the next second passes them.
 #[test]
 fn a_kill_behind_a_checkpoint_between_two_rolls_loses_nothing() {
     for seed in [2, 6, 10] {
@@ -108,7 +108,7 @@ fn a_kill_behind_a_checkpoint_between_two_rolls_loses_nothing() {
     }
 }
 
-/// Names, contents and headers of a new log stream, each of which the databases' headers soon rely on.
+/// A new log stream has new names, contents and headers, and the headers of the databases soon rely on each.
 #[test]
 fn a_power_cut_during_the_first_opening_loses_nothing() {
     let directory = scratch_dir();
@@ -127,8 +127,8 @@ fn a_power_cut_during_the_first_opening_loses_nothing() {
     assert!(campaign.totals.cuts >= 25, "{:?}", campaign.totals);
 }
 
-/// A header says from where on the log holds changes of its database. What a process leaves that was killed
-/// with the header durable is the beginning of the next one's log, and all records of that one count.
+/// The header says from which position on the log holds changes of its database. A process that is killed after its
+/// header became durable leaves the beginning of the next process's log; all records of that log count.
 #[test]
 fn a_kill_while_databases_are_attached_hides_no_record_of_the_next_process() {
     let directory = scratch_dir();
@@ -148,8 +148,8 @@ fn a_kill_while_databases_are_attached_hides_no_record_of_the_next_process() {
     }
 }
 
-/// When the log is full and every page written, the checkpoint names the log that comes next. A power cut may
-/// take that one away: the process after it goes on behind the full log, not in it.
+/// When the log is full and all pages are written, the checkpoint names the next log. If a power cut takes that log,
+/// the next process must continue after the full log, not inside it.
 #[test]
 fn a_power_cut_before_the_log_that_the_checkpoint_names_loses_nothing() {
     let directory = scratch_dir();
@@ -174,7 +174,7 @@ fn a_power_cut_before_the_log_that_the_checkpoint_names_loses_nothing() {
     assert!(campaign.totals.cuts >= 4, "{:?}", campaign.totals);
 }
 
-/// Names and headers change when the log rolls. Each change is cut off several times: what survives is drawn by lot.
+/// A roll of the log changes names and headers. Each change is cut off several times, and what survives is random.
 #[test]
 fn a_power_cut_during_a_roll_loses_nothing() {
     let directory = scratch_dir();
@@ -192,7 +192,7 @@ fn a_power_cut_during_a_roll_loses_nothing() {
     assert!(campaign.totals.cuts >= 75, "{:?}", campaign.totals);
 }
 
-/// Every roll writes each header and its shadow. Were both under way at once, one power cut could tear both.
+/// Each roll writes every header and its shadow. If both were in flight together, one power cut could tear both.
 #[test]
 fn a_power_cut_while_headers_are_written_leaves_one_copy_of_each() {
     let directory = scratch_dir();
@@ -205,8 +205,8 @@ fn a_power_cut_while_headers_are_written_leaves_one_copy_of_each() {
     assert!(campaign.totals.cuts >= 45, "{:?}", campaign.totals);
 }
 
-/// A commit is lost because the first of its segments is, and the last one, with the commit in it, is there. The same
-/// transaction once more makes the very segment that was missing: what the first one has left must not complete it.
+/// A commit is lost because its first segment is lost; its last segment, with the commit record, is on disk. The
+/// repeated transaction writes the same first segment again. Together they must not look like the lost commit.
 #[test]
 fn leftovers_of_a_lost_commit_do_not_complete_the_same_transaction_made_again() {
     let directory = scratch_dir();
@@ -237,7 +237,7 @@ fn leftovers_of_a_lost_commit_do_not_complete_the_same_transaction_made_again() 
     }
 }
 
-/// What a power cut has left is recovered, and the next one comes at the first writes behind that.
+/// The databases are recovered after a power cut, and the next power cut comes at the first writes after that.
 #[test]
 fn power_cuts_one_soon_after_the_other_lose_nothing() {
     let directory = scratch_dir();
@@ -255,8 +255,8 @@ fn power_cuts_one_soon_after_the_other_lose_nothing() {
     assert!(campaign.totals.cuts >= 50, "{:?}", campaign.totals);
 }
 
-/// The machine lives on, so each process reads what the ones before it wrote. The power fails at last, and
-/// takes what is not synced, independent of the writer.
+/// The machine keeps running, so each process reads all that earlier processes wrote. The power cut at the end takes
+/// all writes without a sync, of every process.
 #[test]
 fn processes_that_end_one_after_the_other_before_a_power_cut_lose_nothing() {
     let mut totals = Totals::default();
@@ -314,8 +314,8 @@ fn a_power_cut_while_the_instance_closes_loses_nothing() {
     assert!(campaign.totals.cuts >= 20, "{:?}", campaign.totals);
 }
 
-/// The source is unharmed, and the copy restores to the source's rows or cannot be opened; a restore that is cut off
-/// is made again by the next.
+/// The source is intact. The copy restores to the rows of the source, or it is refused. The next restore repeats one
+/// that was cut off.
 #[test]
 fn a_power_cut_during_a_backup_harms_nothing_and_half_a_copy_is_none() {
     let directory = scratch_dir();

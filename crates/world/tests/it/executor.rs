@@ -256,7 +256,7 @@ fn notifications_wake_in_the_order_of_waiting_and_are_passed_on_by_those_who_lea
     assert!(!notify.notify_one());
 }
 
-/// A model that also tells whether the simulation that owns it is still there.
+/// Storage model whose marker shows whether the simulation still holds it.
 struct Marked {
     inner: ZeroLatency,
     _marker: Rc<()>,

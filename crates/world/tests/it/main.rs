@@ -78,7 +78,7 @@ fn slow_storage(seed: u64) -> Box<FixedLatency> {
 
 const PAGE: usize = 32768;
 
-/// Pages that say their number in every byte pair.
+/// Template whose pages hold their own number in every byte pair.
 struct Numbered {
     pages: u64,
 }
@@ -102,7 +102,7 @@ fn template_byte(index: u64) -> u8 {
     (index % 251) as u8 + 1
 }
 
-/// Keeps a page as its runs of equal bytes.
+/// Codec that stores a page as runs of equal bytes.
 struct RunLength;
 
 impl PageCodec for RunLength {

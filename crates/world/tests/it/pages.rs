@@ -249,7 +249,7 @@ fn a_copy_of_an_template_is_kept_as_an_template_and_a_power_cut_treats_it_as_byt
     assert!(torn > 0, "template pages are torn like others");
 }
 
-/// Counts how many bytes it was asked to keep.
+/// Codec that counts the bytes of its encodings.
 struct Weighing(Rc<Cell<usize>>);
 
 impl PageCodec for Weighing {
@@ -276,7 +276,7 @@ fn whole_pages_written_are_kept_encoded() {
     assert_eq!(kept_bytes.get(), 10);
 }
 
-/// Keeps the template page with another first byte as that byte.
+/// Codec that stores a template page with a changed first byte as that byte.
 struct FirstBytes {
     template_id: u64,
 }
@@ -298,7 +298,7 @@ impl PageCodec for FirstBytes {
     }
 }
 
-/// The template page with 250 as its first byte, by a codec that the file does not have.
+/// Template page with 250 as its first byte, encoded by a codec that the file does not have.
 fn edited(index: u64, template_id: u64) -> PageBuf {
     PageBuf::encoded_by(Rc::new(FirstBytes { template_id }), index, Rc::new([EDITED, 250]), PAGE)
 }

@@ -86,8 +86,8 @@ proptest! {
         prop_assert!(left == bytes, "what was synced is what is left");
     }
 
-    /// After a power cut each sector holds what it held at the last sync, or what a write since gave it, or (only
-    /// where the file was not that long at the last sync, or was cut since) zeros or stale bytes.
+    /// After a power cut each sector holds its contents at the last sync, or those of a later write. If the file was
+    /// shorter at the last sync, or was cut since, it may hold zeros or stale bytes.
     #[test]
     fn after_a_power_cut_every_sector_is_one_that_was_synced_or_written_since(
         steps in proptest::collection::vec(step(), 1..30),

@@ -8,10 +8,10 @@ use world::sim::{Side, SideFn, SimConfig, Simulation, side_by_side};
 use world::sync::Notify;
 use world::{Duration, World};
 
-/// What a side says, and when in virtual milliseconds.
+/// Message of a side: the virtual time, ms, and the text.
 type Said = (u64, String);
 
-/// A side with its world, and meetings that tasks can wait for.
+/// One side with its world, and a notification for tasks that wait for a meeting.
 struct Visitor<'a> {
     side: &'a Side<Said>,
     world: World,
@@ -43,7 +43,7 @@ fn visit<T>(side: &Side<Said>, seed: u64, program: impl AsyncFnOnce(&Visitor<'_>
     simulation.run_until(program(&visitor))
 }
 
-/// Side `n` works for a while of its own, three times, ticks while it waits for the others, and says all of it.
+/// Side that works alone three times, ticks while it waits for the others, and reports all of it.
 fn busy(n: u64) -> SideFn<'static, Said, u64> {
     Box::new(move |side| {
         visit(side, n, async |visitor| {

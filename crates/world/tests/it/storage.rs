@@ -61,7 +61,7 @@ fn jitter_comes_from_the_seed() {
     assert_ne!(run(1), run(2));
 }
 
-/// Decides late: holds requests until four are there or 1 ms has passed, then completes the newest first.
+/// Storage model that holds requests until four have come or 1 ms has passed, then completes the newest first.
 #[derive(Default)]
 struct Batching {
     held: Vec<RequestId>,
@@ -140,7 +140,7 @@ fn a_model_sees_volumes_of_all_hosts_and_may_complete_late_and_out_of_order() {
     );
 }
 
-/// Notes what it is told about files; loses the first write, and has no room for others.
+/// Storage model that notes file sizes, loses the first write, and refuses all others for lack of space.
 #[derive(Default)]
 struct Geometry {
     inner: ZeroLatency,
@@ -190,7 +190,7 @@ fn a_model_learns_sizes_and_removals_and_can_fail_a_request() {
     assert_eq!(sizes.borrow()[..], [1 << 20, 0]);
 }
 
-/// A model that lets time pass when it may, and holds the world to what it said.
+/// Storage model that runs ahead as far as it may, and checks that the world keeps to what it announced.
 struct Quiet {
     inner: FixedLatency,
     passed: Time,

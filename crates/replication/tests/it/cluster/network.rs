@@ -71,7 +71,7 @@ impl Cluster {
     }
 }
 
-/// Flips a bit of the log on its way.
+/// Flips a bit of shipped log in a message.
 fn spoil(message: &mut Message) {
     if let Message::Peer(_, _, PeerMessage::Ship { piece: Some(piece), .. }) = message
         && !piece.bytes.is_empty()

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Cluster {
-    /// What users and operators see.
+    /// Updates what users and operators see of a database.
     pub(super) fn observe(&mut self, database: DatabaseId, step_us: u64) {
         let spec = self.specs[&database].clone();
         let serving = |state: &Host| {
@@ -45,7 +45,7 @@ impl Cluster {
         }
     }
 
-    /// After everything has been put right and the load has stopped: one active copy, and all copies equal.
+    /// Checks the state after all faults have ended and the load has stopped: one active copy, and all copies equal.
     pub fn check_settled(&mut self) -> Result<(), String> {
         for (&database, spec) in &self.specs {
             let active = self.active(database);

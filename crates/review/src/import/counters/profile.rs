@@ -15,7 +15,7 @@ const HOURS_OF_A_DAY: usize = 23;
 const AGREES: f64 = 1.5;
 /// Queue length below which the two cannot be compared.
 const SHORT_QUEUE: f64 = 0.1;
-/// Number of samples that a contradiction needs.
+/// Smallest number of samples on which a contradiction is reported.
 const MANY: u32 = 30;
 
 /// The profile of users as part of a solution file, and warnings.

@@ -4,21 +4,21 @@ use super::solutions::Case;
 
 /// A kind of cause.
 pub struct Kind {
-    /// Names of the cause: any of them is right.
+    /// Names of the cause; each of them is a right answer.
     pub names: &'static [&'static str],
-    /// What is there in the sound case as well.
+    /// Change that the sound case has too.
     pub base: fn(Case) -> Case,
-    /// Plants it; the severity is from 0 to 1.
+    /// Plants the cause with a severity from 0 to 1.
     pub plant: fn(Case, f64) -> Case,
 }
 
-/// How bad it is: drawn from seed and kind.
+/// Severity of a cause, drawn from the seed and the kind.
 pub fn severity(seed: u64, kind: usize) -> f64 {
     let drawn = (seed * 1_000 + kind as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
     drawn as f64 / f64::from(1 << 24)
 }
 
-/// Values of a part in place of the shipped ones.
+/// Replaces shipped assumptions about a storage part.
 fn assume(case: Case, table: &str, lines: &[(&str, f64)]) -> Case {
     let line = |(key, value): &(&str, f64)| {
         let value = if *key == "steps" { format!("{value}") } else { format!("{value:.1}") };

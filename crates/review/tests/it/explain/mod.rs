@@ -13,16 +13,16 @@ use kinds::{KINDS, Kind};
 use results::Outcome;
 use solutions::{Case, SOLUTIONS, solution};
 
-/// What was told of the cases of one kind.
+/// Counts of the answers for the cases of one kind.
 #[derive(Default)]
 struct Told {
     cases: u32,
     first: u32,
     among_two: u32,
     unknown: u32,
-    /// The rule that the busiest part is the cause, if it was busy for 80 % of the time.
+    /// Right answers of a simple rule: the busiest part is the cause if it was busy for 80 % of the time.
     baseline: u32,
-    /// The first cause without rows of the parts, as of real storage.
+    /// Right first answers without the rows of storage parts, as from real storage.
     without_parts: u32,
     others: BTreeMap<String, u32>,
 }
@@ -68,7 +68,7 @@ impl Told {
     }
 }
 
-/// One case: what was told of it, if the plant broke a limit that holds without it.
+/// Plays one case, and counts the answer if the plant breaks a limit that holds without it.
 fn case(kind: &Kind, sound: &Case, at: usize, told: &mut Told) {
     let base = (kind.base)(sound.clone());
     let data = (kind.plant)(base.clone(), kinds::severity(base.seed, at)).run();

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use evidence::report::{CAUSES, remedy_of_rule};
 
-/// Figures that are told and never judged.
+/// Rules whose figures are for information only.
 const TOLD: [&str; 3] = ["window_estimated", "drill_longest_wait", "drill_outage"];
 
 fn project(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).expect("readable")
 }
 
-/// Texts that stand behind these words in a source.
+/// String literals that follow `words` in a source text.
 fn texts<'a>(source: &'a str, words: &'a str) -> impl Iterator<Item = String> + 'a {
     source.split(words).skip(1).filter_map(|rest| {
         let rest = rest.trim_start().strip_prefix('"')?;
@@ -21,7 +21,7 @@ fn texts<'a>(source: &'a str, words: &'a str) -> impl Iterator<Item = String> + 
     })
 }
 
-/// The rules that the sources give verdicts by.
+/// Rules for which the sources state verdicts.
 fn rules() -> BTreeSet<String> {
     let judging = [
         "campaign/src/verdict.rs",

@@ -10,10 +10,10 @@ use solution::Solution;
 /// Number of solutions.
 pub const SOLUTIONS: u32 = 3;
 
-/// A small solution, or what is changed in it.
+/// A small solution, given by what may vary.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// A paced load of its target in place of sessions.
+    /// Whether the load is paced at the target; otherwise it has sessions.
     pub is_paced: bool,
     pub sessions: u32,
     pub target: f64,
@@ -26,7 +26,7 @@ pub struct Case {
     pub cache_mib: u64,
     pub warmup_s: u32,
     pub duration_s: u32,
-    /// Further lines of `[array]`.
+    /// Additional lines of `[array]`.
     pub array: &'static str,
     pub fault: String,
     pub assumptions: String,
@@ -70,7 +70,7 @@ pub fn solution(which: u32, seed: u64) -> Case {
 }
 
 impl Case {
-    /// Multiple of the load; the target of sessions stays.
+    /// Multiplies the load; the target of a load with sessions stays.
     pub fn with_load(self, times: f64) -> Case {
         let target = if self.is_paced { self.target * times } else { self.target };
         Case { sessions: (f64::from(self.sessions) * times) as u32, target, ..self }
@@ -160,7 +160,7 @@ warmup_limit_s = {}
         }
     }
 
-    /// Simulates it. Nothing in the rows names what was planted: no event, no state of a part, no excuse.
+    /// Simulates the case. No row names the planted cause: events, states of parts and excuses are removed.
     pub fn run(&self) -> RunData {
         let solution =
             Solution::parse(&self.text(), "explain.toml").unwrap_or_else(|error| panic!("{error}"));

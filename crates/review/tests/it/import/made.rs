@@ -44,7 +44,7 @@ pub const IO_HEAD: [&str; 13] = [
     "I/O Log Writes Average Bytes",
 ];
 
-/// The tables that say what was tested and how.
+/// Tables of a report about the tested system and the settings of the test.
 fn about(version: &str, ese: &str, machine: &str) -> String {
     let summary = table(
         "Test Summary",

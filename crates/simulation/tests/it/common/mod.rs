@@ -34,11 +34,11 @@ flush_start_percent = 4
 flush_stop_percent = 8
 "#;
 
-/// What is asked about: two databases on disks of 7,200 rpm behind an array with two controllers, unless
-/// set otherwise. The cache is so small that it does not come to hold the databases.
+/// Simulated set-up: two databases on disks of 7,200 rpm behind an array with two controllers, unless fields say
+/// otherwise. The page cache is too small to hold the databases.
 #[derive(Clone)]
 pub struct Question {
-    /// Hosts on one array: `h`, or `h1` to this many.
+    /// Number of hosts on the array: one `h`, or `h1`, `h2` and so on.
     pub hosts: u32,
     pub load: String,
     pub disk: &'static str,
@@ -56,14 +56,13 @@ pub struct Question {
     pub duration_s: u32,
     pub tests: String,
     pub faults: String,
-    /// `[[pool]]` and `[[volume]]` in place of the one volume with disks of its own; the databases lie on
-    /// volumes `LUN*`.
+    /// `[[pool]]` and `[[volume]]` tables instead of the default volume; the databases lie on volumes `LUN*`.
     pub volumes: String,
-    /// Further lines of `[array]`.
+    /// Additional lines of `[array]`.
     pub array: &'static str,
-    /// Further lines of `[engine]`.
+    /// Additional lines of `[engine]`.
     pub engine: &'static str,
-    /// Values in place of the shipped ones.
+    /// Values that replace those of the shipped `assumptions.toml`.
     pub assumptions: &'static str,
 }
 
@@ -184,7 +183,7 @@ links_per_host = {links}
         )
     }
 
-    /// Where the further lines of `[array]` begin.
+    /// Number of the line at which the additional lines of `[array]` begin.
     pub fn line_of_array(&self) -> usize {
         let text = Question { array: "here", ..self.clone() }.text();
         1 + text.lines().position(|line| line == "here").expect("a line of its own")
@@ -206,7 +205,7 @@ links_per_host = {links}
         storage_plan(solution, deployments, &all, &assumptions, 1).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Why its storage cannot be.
+    /// Message with which its storage is refused.
     pub fn refused_storage(&self) -> String {
         let solution = match Solution::parse(&self.text(), "what_if.toml") {
             Ok(solution) => solution,
@@ -234,7 +233,7 @@ links_per_host = {links}
         answer
     }
 
-    /// Why its tests could not go on.
+    /// Message of the error that ends its tests.
     pub fn breakdown(&self) -> String {
         self.outcome().1.expect("it cannot go on").to_string()
     }
@@ -254,13 +253,13 @@ links_per_host = {links}
     }
 }
 
-/// What a simulation came to.
+/// Result of a simulation.
 pub struct Answer {
     pub rows: Vec<Row>,
     pub verdicts: Vec<Verdict>,
 }
 
-/// Operations of a class in a part of the measured window.
+/// Rate and mean latency of a class of I/O in a part of the measured window.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct Phase {
     pub per_s: f64,
@@ -272,7 +271,7 @@ impl Answer {
         self.measured("achieved_iops")[0]
     }
 
-    /// Of the database that has it worse.
+    /// Mean read latency of the slower database, ms.
     pub fn read_ms(&self) -> f64 {
         self.measured("read_latency_avg").into_iter().fold(0.0, f64::max)
     }
@@ -297,7 +296,7 @@ impl Answer {
         samples.map(|sample| sample.totals.count).sum()
     }
 
-    /// The last part of a kind, as it was at the end of the last measured window.
+    /// Last row of a kind of storage part: its state at the end of the last measured window.
     pub fn part(&self, kind: &str) -> Option<&StoragePart> {
         self.rows.iter().rev().find_map(|row| match row {
             Row::StoragePart(part) if part.kind == kind => Some(part),
@@ -305,7 +304,7 @@ impl Answer {
         })
     }
 
-    /// The kind of the part that was used most during the measured window.
+    /// Kind of the busiest storage part in the measured window; volumes do not count.
     pub fn limit(&self) -> &str {
         let parts = self.rows.iter().filter_map(|row| match row {
             Row::StoragePart(part) if part.kind != "volume" && part.seconds > 1.0 => Some(part),
@@ -315,7 +314,7 @@ impl Answer {
         &most.expect("the model was looked at").kind
     }
 
-    /// The measured window, milliseconds since the start of the run.
+    /// Start and end of the measured window, ms since the start of the run.
     pub fn window_ms(&self) -> (u64, u64) {
         let mut windows = self.rows.iter().filter_map(|row| match row {
             Row::Test(test) => test.window_start_ms.zip(test.window_end_ms),
@@ -324,7 +323,7 @@ impl Answer {
         windows.next_back().expect("a test with a window was carried out")
     }
 
-    /// Seconds `from_s..to_s` of the measured window.
+    /// I/O of a class in seconds `from_s` to `to_s` of the measured window.
     pub fn phase(&self, class: IoClass, from_s: u64, to_s: u64) -> Phase {
         let start_ms = self.window_ms().0;
         let inside = start_ms + from_s * 1000..start_ms + to_s * 1000;
@@ -343,7 +342,7 @@ impl Answer {
         Phase { per_s: count as f64 / (to_s - from_s) as f64, latency_ms }
     }
 
-    /// The texts of all events with the seconds of the window at which they happened.
+    /// Time, in seconds of the measured window, and text of each event.
     pub fn events(&self) -> Vec<(f64, &str)> {
         let start_ms = self.window_ms().0 as f64;
         let events = self.rows.iter().filter_map(|row| match row {
@@ -353,7 +352,7 @@ impl Answer {
         events.collect()
     }
 
-    /// The event that begins with this text.
+    /// Time and text of the event whose text begins with `begins`.
     pub fn event(&self, begins: &str) -> (f64, &str) {
         let events = self.events();
         let found = events.iter().find(|(_, text)| text.starts_with(begins));

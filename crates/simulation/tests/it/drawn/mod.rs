@@ -13,19 +13,21 @@ pub const LAYOUTS: [(&str, u64, u64, &str); 4] = [
 ];
 pub const DIALS: [&str; 3] = ["lossless", "good_availability", "best_availability"];
 pub const KINDS: [&str; 4] = ["host_killed", "host_cut_off", "volume_failed", "site_lost"];
-/// A volume that fails takes what only it held, so the other copies have to have had time to fetch it.
+/// Time from the event before to the failure of a volume, s. A failed volume takes the log that only it holds, so the
+/// other copies must have had time to fetch it.
 const WHOLE_AGAIN_S: u64 = 25;
 
 pub struct Drawn {
     pub solution: Solution,
     pub text: String,
-    /// Pages of the active copies rot. There are copies enough that one has each page whole at any time.
+    /// Whether pages of the active copies get flipped bits. There are enough copies that one of them holds each page
+    /// intact at any time.
     pub rots: bool,
-    /// Layout, dial, and kinds of the failures.
+    /// Words about the drill: its layout, its dial, and the kinds of its failures.
     pub said: Vec<&'static str>,
 }
 
-/// The drill of a seed: one to three failures, each over before the next one begins.
+/// Draws the drill of a seed: one to three failures, each of which ends before the next one begins.
 pub fn draw(seed: u64) -> Drawn {
     let mut number = testkit::numbers(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     (0..8).for_each(|_| _ = number());
@@ -79,7 +81,7 @@ pub fn draw(seed: u64) -> Drawn {
     Drawn { solution, text, rots, said }
 }
 
-/// A small deployment and its drill.
+/// Parts of a small solution with a drill.
 pub struct Drilled<'a> {
     pub name: &'a str,
     pub databases: u64,

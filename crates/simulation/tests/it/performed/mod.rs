@@ -11,8 +11,8 @@ pub fn perform(solution: &Solution, seed: u64) -> (SimulationOutcome, Vec<Row>) 
     (drilled.simulated, rows)
 }
 
-/// Performs the only test of a solution, with a drill that `change` has changed. Pages of the active copies rot at
-/// `rot_at_s`.
+/// Performs the only test of a solution with a drill that `change` has altered. Bits flip in pages of the active
+/// copies at `rot_at_s`.
 pub fn perform_changed(
     solution: &Solution,
     seed: u64,
@@ -40,7 +40,7 @@ pub fn failed(simulated: &SimulationOutcome) -> Vec<&Verdict> {
     verdicts.iter().filter(|verdict| verdict.outcome == results::Outcome::Fail).collect()
 }
 
-/// What was measured by a rule, by database.
+/// Measured values of a rule, one for each database.
 pub fn measured(simulated: &SimulationOutcome, rule: &str) -> Vec<Option<f64>> {
     let verdicts = simulated.outcome.verdicts.iter();
     verdicts.filter(|verdict| verdict.rule == rule).map(|verdict| verdict.measured).collect()

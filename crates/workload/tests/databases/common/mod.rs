@@ -25,7 +25,7 @@ const COMPRESSIBILITY_PCT: u8 = 25;
 pub type Name = (u8, Kind, u32);
 /// Version of every row that exists.
 pub type Rows = BTreeMap<Name, u32>;
-/// A row's new version, or its end.
+/// Change of a row: its new version, or `None` for a delete.
 pub type Change = (Name, Option<u32>);
 
 /// The tables whose rows have versions.
@@ -40,7 +40,7 @@ pub fn real<T, F: Future<Output = T>>(main: impl FnOnce(World) -> F) -> T {
     world::real::run(RealConfig::new("test"), main).unwrap()
 }
 
-/// An empty directory on the file system that the build is on: a memory file system would prove less.
+/// Empty directory on the file system of the build directory. A memory file system would prove less.
 pub fn scratch_dir() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -73,7 +73,7 @@ impl Databases {
         format!("{}/log", self.root)
     }
 
-    /// Small logs, depth and cache: every mechanism is at work all the time.
+    /// Configuration with small logs, checkpoint depth and cache, so that all mechanisms work all the time.
     pub fn config(&self) -> InstanceConfig {
         let mut config = InstanceConfig::new(&self.log_directory(), self.page_bytes as usize);
         config.log_bytes = self.log_bytes;
@@ -234,11 +234,12 @@ impl Pager for FilePages {
     }
 }
 
-/// Who is told what a load commits.
+/// Observer of the commits of a load.
 pub trait Witness {
-    /// Called right before a commit: the order of calls is the order of the log.
+    /// Called right before a commit, so that the order of the calls is the order of the log. Returns the number of
+    /// the commit.
     fn committing(&self, changes: &[Change]) -> u64;
-    /// A durable commit of this number has been acknowledged.
+    /// Called when the durable commit with this number has been acknowledged.
     fn acknowledged(&self, number: u64);
 }
 
@@ -247,14 +248,14 @@ pub struct Load<W> {
     pub instance: Rc<Instance>,
     pub templates: Vec<Rc<TemplateDatabase>>,
     pub witness: W,
-    /// No two changes give the same version: every state of a row is told from every other.
+    /// Next version. Each change gets a new version, so each state of a row differs from all others.
     pub next_version: Cell<u32>,
 }
 
 type Done = Result<(), engine::Error>;
 
 impl<W: Witness> Load<W> {
-    /// One transaction; one that meets another's rows is taken back.
+    /// Performs one transaction; it rolls back if it meets a row that another transaction holds.
     pub async fn transact(&self, random: &mut Random, insert_pct: u64) -> Done {
         let mut transaction = self.instance.begin();
         let mut changes = Vec::new();
