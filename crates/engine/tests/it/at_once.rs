@@ -60,7 +60,7 @@ fn a_page_made_anew_while_its_place_is_read_stays() {
     });
 }
 
-/// When the storage of the databases becomes slow.
+/// Time after which the storage of the databases becomes slow.
 const SLOW_AFTER: Duration = Duration::from_secs(600);
 
 /// Page reads or writes take ten seconds, one after the other, from a moment on.
@@ -172,7 +172,7 @@ fn a_cache_that_only_grows_is_brought_back_to_its_size() {
     });
 }
 
-/// What closes an instance undoes what is open: no other commit comes between.
+/// Closing an instance rolls back open transactions; no other commit may come in between.
 #[test]
 fn a_transaction_that_goes_on_while_the_instance_closes_is_refused_and_taken_back() {
     let (sim, world) = simulation(SlowDatabase::new(StorageOp::Write));

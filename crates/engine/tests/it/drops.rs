@@ -123,7 +123,7 @@ fn an_opening_check_or_passive_copy_that_is_dropped_at_any_await_leaves_nothing_
     }
 }
 
-/// What the cleaner cannot read stays as it is: the row is gone for every reader, and the instance goes on.
+/// A page that the cleaner cannot read stays as it is: readers do not see the row, and the instance goes on.
 #[test]
 fn a_page_that_the_cleaner_cannot_read_does_not_stop_the_instance() {
     let (sim, world) = simulation();

@@ -373,7 +373,7 @@ fn an_opening_fails_with_any_write_of_its_redo() {
     }
 }
 
-/// What counters have counted since they were last asked.
+/// Sum of the counts since the counters were last read.
 fn counted(counters: impl IntoIterator<Item = Counters>) -> IoTotals {
     let mut sum = IoTotals::default();
     for counters in counters {
@@ -391,7 +391,7 @@ fn counted(counters: impl IntoIterator<Item = Counters>) -> IoTotals {
     sum
 }
 
-/// What the world has done between two counts of its own.
+/// I/O of the world between two readings of its own counters.
 fn issued(before: IoTotals, after: IoTotals) -> IoTotals {
     IoTotals {
         reads: after.reads - before.reads,

@@ -18,7 +18,7 @@ const SEGMENTS: u16 = 16;
 const DBTIMES_KEPT: u64 = 1 << 32;
 const GENERATIONS_KEPT: u32 = 256;
 
-/// What an instance has left that ended without being closed: numbers of its last transaction, log and change.
+/// Last numbers of an instance that was not closed: of a transaction, a log generation and a change.
 #[derive(Clone, Copy)]
 struct NumbersLeft {
     transaction: u32,
@@ -137,7 +137,7 @@ fn a_database_whose_modification_numbers_are_nearly_used_up_takes_no_change_and_
     });
 }
 
-/// Nothing begins anew: a change that needs a number behind the very last one stops the instance.
+/// Numbers never wrap: a change that needs a number beyond the last one stops the instance.
 #[test]
 fn the_modification_number_behind_the_last_one_is_never_given() {
     let (sim, world) = new_simulation(1);

@@ -19,7 +19,7 @@ use world::{OpenMode, PageBuf, TemplatePages, World};
 const RELEASED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/released");
 /// Record formats of the files there.
 const FORMATS: [u32; 2] = [0, RECORD_FORMAT];
-/// What the file holds of the database: header and shadow. Its pages are those of the template.
+/// File of the database in the stored state: header and shadow only. All other pages come from the template.
 const DATABASE: &str = "/db/0.edb";
 const BLOCK_BYTES: usize = 4096;
 

@@ -20,9 +20,9 @@ pub const OPERATIONS: [Operation; 12] = [
     Operation::Copy,
 ];
 
-/// States tried at one I/O where more are possible.
+/// Largest number of states that are tried at one I/O.
 pub const STATES_MAX: usize = 16;
-/// Without `PROOFLOAD_STEPS` the host ends at one I/O in this many.
+/// Without `PROOFLOAD_STEPS` the host ends at one of this many I/Os.
 pub const STRIDE: u64 = 7;
 
 pub type Sequence = Vec<Operation>;
@@ -35,10 +35,10 @@ pub struct Totals {
     pub most_undecided: usize,
 }
 
-/// Where a sequence is cut off.
+/// Place at which a sequence of operations is cut off, and what survives there.
 #[derive(Debug, Clone)]
 pub struct Cut {
-    /// Counted over the whole sequence.
+    /// Number of the I/O, counted over the whole sequence.
     nth: u64,
     point: CrashPoint,
     ends: Death,
@@ -67,7 +67,7 @@ pub async fn perform(stage: &mut Stage, sequence: &[Operation]) -> Result<(), St
     Ok(())
 }
 
-/// Runs the sequence to its cut; returns how many changes the power cut has decided about.
+/// Runs the sequence to its cut. Returns the number of changes whose survival the power cut decides.
 pub fn run_to(grounds: &Grounds, sequence: &[Operation], cut: &Cut) -> Result<usize, String> {
     let ground = ground_of(sequence);
     let (sim, mut stage, undecided) = cut_off(grounds, sequence, cut)?;
@@ -82,7 +82,7 @@ fn ground_of(sequence: &[Operation]) -> Ground {
     sequence[0].ground()
 }
 
-/// Runs the sequence to its cut. A power cut that comes later takes everything that is not synced.
+/// Runs the sequence to its cut. If only the process ends there, a later power cut takes all writes without a sync.
 fn cut_off(
     grounds: &Grounds,
     sequence: &[Operation],
@@ -101,8 +101,8 @@ fn cut_off(
     Ok((sim, stage, undecided))
 }
 
-/// What a power cut takes that comes behind the end of a process: everything that is not synced, or half of each
-/// write, in pieces that part the fields of a header.
+/// Later power cut after the end of a process. It takes all writes without a sync, or tears each of them in pieces
+/// smaller than the fields of a header.
 fn later_power_cut(tears: bool) -> PowerCut {
     match tears {
         false => PowerCut::lose_all(),
@@ -110,8 +110,8 @@ fn later_power_cut(tears: bool) -> PowerCut {
     }
 }
 
-/// The process ends at `cut`, and the power fails before the I/O `nth` of the recovery behind it. Returns
-/// whether there is one.
+/// Ends the process at `cut`, then cuts the power before I/O number `nth` of the next recovery. Returns whether the
+/// recovery has such an I/O.
 pub fn cut_recovery(grounds: &Grounds, sequence: &[Operation], cut: &Cut, nth: u64) -> Result<bool, String> {
     let ground = ground_of(sequence);
     let (sim, mut stage, _) = cut_off(grounds, sequence, cut)?;
@@ -129,7 +129,7 @@ pub fn cut_recovery(grounds: &Grounds, sequence: &[Operation], cut: &Cut, nth: u
     Ok(true)
 }
 
-/// What the process found is there behind a power cut, too.
+/// Checks that what the process found also survives a power cut.
 pub fn judge_durable(sim: &Simulation, stage: &mut Stage, ground: Ground) -> Result<(), String> {
     sim.run_until(stage.judge_locks())?;
     sim.crash("h");
@@ -137,7 +137,8 @@ pub fn judge_durable(sim: &Simulation, stage: &mut Stage, ground: Ground) -> Res
     sim.run_until(stage.judge_crashed(ground)).map_err(|error| format!("power cut behind it: {error}"))
 }
 
-/// The states that undecided changes can leave: all, or those with one change or all but one, then torn writes.
+/// States that undecided changes can leave: all combinations if they are few; otherwise one change only, all but one,
+/// and torn writes.
 pub fn states(undecided: usize) -> Vec<Vec<Survival>> {
     use Survival::{FirstHalf, Kept, Lost, SecondHalf};
     let mut states: Vec<Vec<Survival>> = Vec::new();
@@ -173,7 +174,8 @@ pub fn operations_of(grounds: &Grounds, sequence: &[Operation]) -> u64 {
     sim.operations().total()
 }
 
-/// Cuts the sequence off at each I/O of its last operation, in each state; unless `is_full`, at one I/O in [`STRIDE`].
+/// Cuts the sequence off at each I/O of its last operation, in each state; unless `is_full`, at one I/O in
+/// [`STRIDE`].
 pub fn cut_everywhere(
     grounds: &Grounds,
     sequence: &Sequence,
@@ -210,8 +212,8 @@ pub fn cut_everywhere(
     failed
 }
 
-/// The process ends at each I/O of the operation, and the power fails at each I/O of the recovery behind it;
-/// unless `is_full`, at one in [`STRIDE`] of each. Returns what went wrong.
+/// Ends the process at each I/O of the operation, and cuts the power at each I/O of the next recovery; unless
+/// `is_full`, at one in [`STRIDE`] of each. Returns the failures.
 pub fn cut_each_recovery(
     grounds: &Grounds,
     operation: Operation,

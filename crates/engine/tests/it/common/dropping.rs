@@ -21,7 +21,8 @@ pub fn simulation_on(storage: Box<dyn StorageModel>) -> (Simulation, World) {
     (sim, world)
 }
 
-/// Runs `attempt` with 0, 1, 2, ... polls until it comes to its end; returns how often it was dropped before.
+/// Runs `attempt` with 0, 1, 2, ... polls until it completes. Returns the number of attempts that were dropped
+/// before.
 pub fn at_every_await(mut attempt: impl FnMut(u32) -> bool) -> u32 {
     (0..10_000).find(|times| attempt(*times)).expect("the operation comes to its end")
 }
@@ -37,7 +38,7 @@ pub async fn with_rows(world: &World, rows: u32) -> (InstanceConfig, Instance) {
     (config, instance)
 }
 
-/// All rows are there, each can be changed, and the instance closes.
+/// Asserts that all rows exist, that each can be changed, and that the instance closes.
 pub async fn judge(instance: Instance) {
     let rows = scan(&instance.begin(), 1, tree_number(0)).await.unwrap();
     assert_eq!(rows.len(), ROWS as usize);

@@ -49,7 +49,7 @@ impl Failure {
         format!("{operation:?}, {at:?} {nth} fails with {kind:?}: {error}")
     }
 
-    /// Whether there was an I/O to fail.
+    /// Delivers the failure and checks its effects. Returns whether there was such an I/O.
     pub fn deliver(&self, grounds: &Grounds, totals: &mut Totals) -> Result<bool, String> {
         let ground = self.operation.ground();
         let (sim, mut stage) = grounds.stage(ground);
@@ -91,7 +91,7 @@ impl Failure {
     }
 }
 
-/// The instance goes on, or has stopped for good. Returns whether it has stopped.
+/// Checks that the instance goes on or has stopped for good. Returns whether it has stopped.
 pub fn judge_what_is_open(sim: &Simulation, stage: &mut Stage, closes: bool) -> Result<bool, String> {
     if stage.instance.is_none() {
         // A passive copy may refuse to go on, but not in another way.
@@ -142,7 +142,7 @@ pub fn no_tasks(sim: &Simulation) -> Result<(), String> {
     }
 }
 
-/// Each I/O of the operation fails once, in each way in which it can.
+/// Fails each I/O of the operation once, in each way in which it can fail. Returns the failures of the test.
 pub fn fail_each_io(grounds: &Grounds, operation: Operation, totals: &mut Totals) -> Vec<String> {
     let mut failed = Vec::new();
     for (at, kind) in FAILURES {

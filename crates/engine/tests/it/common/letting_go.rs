@@ -12,10 +12,10 @@ use super::operations::Operation;
 use super::polled;
 use super::stage::{Ground, Grounds, Stage};
 
-/// Drops of one operation that may go wrong before it is tried no more.
+/// Number of failed drops of one operation after which it is tried no more.
 const FAILURES_MAX: usize = 10;
 
-/// Tasks that an open instance and an open passive copy have at most while they are idle.
+/// Largest number of tasks of an idle instance and of an idle passive copy.
 pub struct Tasks {
     instance: usize,
     standby: usize,
@@ -41,7 +41,8 @@ impl Tasks {
     }
 }
 
-/// What was begun ends by itself and holds nothing, and the next operations work, on what is open or on the files.
+/// Checks that the dropped work ends by itself and holds nothing, and that the next operations succeed, on the open
+/// instance or on its files.
 pub async fn judge_next(stage: &mut Stage, ground: Ground) -> Result<(), String> {
     if let Some(instance) = &stage.instance {
         instance.check().map_err(|error| error.to_string())?;
@@ -64,7 +65,7 @@ pub async fn judge_next(stage: &mut Stage, ground: Ground) -> Result<(), String>
     stage.judge_locks().await
 }
 
-/// The operation is let go of after `times` polls. Returns whether it had come to its end.
+/// Drops the operation after `times` polls and checks the effects. Returns whether it had completed.
 pub fn let_go(grounds: &Grounds, tasks: &Tasks, operation: Operation, times: u32) -> Result<bool, String> {
     let ground = operation.ground();
     let (sim, mut stage) = grounds.stage(ground);
@@ -87,7 +88,7 @@ pub fn let_go(grounds: &Grounds, tasks: &Tasks, operation: Operation, times: u32
     Ok(ended)
 }
 
-/// The power fails at the moment when the operation is let go of.
+/// Cuts the power at the moment when the operation is dropped.
 pub fn let_go_at_power_cut(grounds: &Grounds, operation: Operation, times: u32) -> Result<(), String> {
     let (sim, mut stage) = grounds.stage(operation.ground());
     let _ = sim.run_until(polled(times, operation.perform(&mut stage)));
@@ -96,8 +97,8 @@ pub fn let_go_at_power_cut(grounds: &Grounds, operation: Operation, times: u32) 
     sim.run_until(stage.judge_crashed(operation.ground()))
 }
 
-/// What is open is closed at once, when what was begun is still under way, and needs no log then. If nothing is
-/// open any more, the next opening comes at once.
+/// Closes what is open at once, while the dropped work is still in progress; the files then need no log. If nothing
+/// is open, opens at once.
 pub fn let_go_and_close(grounds: &Grounds, operation: Operation, times: u32) -> Result<(), String> {
     let ground = operation.ground();
     let (sim, mut stage) = grounds.stage_with(ground, Duration::from_millis(20));
@@ -119,7 +120,8 @@ pub fn let_go_and_close(grounds: &Grounds, operation: Operation, times: u32) -> 
     sim.run_until(stage.judge_crashed(Ground::Closed))
 }
 
-/// Runs `work`; background tasks would go on for ever if it never ended.
+/// Runs `work` for at most an hour of virtual time. Without that limit, background tasks would keep a stuck test
+/// running for ever.
 fn run_within_an_hour<T>(
     sim: &Simulation,
     world: &World,
@@ -133,7 +135,7 @@ fn run_within_an_hour<T>(
     })
 }
 
-/// The next operations of a passive copy come at once, when what was begun is still under way, and may be for long.
+/// Starts the next operations of a passive copy at once, while the dropped work is still in progress.
 pub fn let_go_and_go_on(grounds: &Grounds, operation: Operation, times: u32) -> Result<(), String> {
     let ground = operation.ground();
     let (sim, mut stage) = grounds.stage_with(ground, Duration::from_millis(20));
@@ -160,8 +162,7 @@ pub fn let_go_and_go_on(grounds: &Grounds, operation: Operation, times: u32) -> 
     sim.run_until(stage.judge_crashed(ground))
 }
 
-/// The operation is let go of after 0, 1, 2, ... polls, until it comes to its end. Returns how often, and what
-/// went wrong.
+/// Drops the operation after 0, 1, 2, ... polls, until it completes. Returns the number of drops, and the failures.
 pub fn let_go_of(grounds: &Grounds, tasks: &Tasks, operation: Operation) -> (u32, Vec<String>) {
     let mut failed = Vec::new();
     let drops = at_every_await(|times| {

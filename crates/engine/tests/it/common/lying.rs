@@ -16,34 +16,34 @@ use super::model::{DATABASES, Model, Random, RowName, Rows, Shape, TREES, load};
 use super::seed::{Totals, create_small, new_simulation, shape_of};
 use super::{PAGE_BYTES, REDO, shared, tree_number};
 
-/// How seeds on a lying disk ended.
+/// Counts of how seeds on a lying disk ended.
 #[derive(Debug, Default)]
 pub struct Lies {
-    /// An error told that something is wrong.
+    /// Seeds in which an error reported the damage.
     pub noticed: u64,
-    /// Every commit is there although the disk lied.
+    /// Seeds in which every commit survived the lies.
     pub harmless: u64,
-    /// The newest commits are gone, nothing else.
+    /// Seeds in which only the newest commits were lost.
     pub commits_lost: u64,
-    /// Wrong rows, all of them traced to lies, in databases without a flush map that can be used.
+    /// Wrong rows that lies explain, in databases without a usable flush map.
     pub wrong_rows: u64,
-    /// Rows of a torn page that passes the page checksum and was not made whole: part old, part new.
+    /// Rows that are part old and part new: their torn page passes the page checksum and had no image in the log.
     pub torn_rows: u64,
-    /// Seeds with lies about the log, where a row that was made older was not excused by them.
+    /// Seeds with lies about the log in which an older row was still reported, because those lies do not explain it.
     pub log_lies_seen_through: u64,
 }
 
-/// Notes the pages that a reading step asks for.
+/// Pager that notes the pages a read asks for.
 struct Trace<'p> {
     pager: &'p dyn Pager,
     way: RefCell<Way>,
 }
 
-/// The pages that a row was read from.
+/// Pages from which a row was read.
 #[derive(Default)]
 struct Way {
     pages: BTreeSet<u32>,
-    /// Those of them that hold rows.
+    /// Leaf pages among them.
     leaves: BTreeSet<u32>,
 }
 
@@ -65,7 +65,7 @@ impl Pager for Trace<'_> {
 
 type Read = BTreeMap<RowName, (Option<Vec<u8>>, Way)>;
 
-/// Every row that can be, and the pages that its reading took.
+/// Reads every row, and notes the pages of each read.
 async fn read_all(instance: &Instance, shape: Shape) -> engine::Result<Read> {
     let reader = instance.begin();
     let mut read = Read::new();
@@ -87,23 +87,24 @@ async fn read_all(instance: &Instance, shape: Shape) -> engine::Result<Read> {
     Ok(read)
 }
 
-/// What the lies can have done to rows unnoticed.
+/// Damage by lies that the engine cannot notice.
 #[derive(Default)]
 struct Unnoticed {
-    /// Pages whose newest write is not there, by database.
+    /// Pages whose newest write was lost, by database.
     pages: BTreeSet<(u8, u32)>,
-    /// The same, and pages that exchanged entries with them.
+    /// These pages, and pages that exchanged entries with them.
     tainted: BTreeSet<(u8, u32)>,
-    /// Databases with a dropped sync: any page may be older.
+    /// Databases with a dropped sync: any of their pages may be older.
     databases: BTreeSet<u8>,
-    /// The log lost something: pages may be newer than its end, and nothing else.
+    /// Whether the log lost a write. Pages may then be newer than the end of the log; that is all it explains.
     log: bool,
-    /// Pages that took part in a split: newer than the end of the log, they may lack entries that the others have got.
+    /// Pages that took part in a split. If they are newer than the end of the log, they may lack entries that moved
+    /// to other pages.
     split: BTreeSet<(u8, u32)>,
-    /// Databases whose flush map was lied about or is begun anew. In all others a page that is not the newest is
-    /// noticed.
+    /// Databases whose flush map is new, or was affected by lies. In all other databases the engine notices an old
+    /// page.
     without_map: BTreeSet<u8>,
-    /// A torn page may pass the page checksum: the data repeats one byte.
+    /// Whether a torn page may pass the page checksum, because the data repeat one byte.
     tears: bool,
 }
 
@@ -234,8 +235,8 @@ pub fn run_lying_seed(seed: u64, totals: &mut Totals, lies: &mut Lies) -> Result
     see_through_log_lies(&sim, &unnoticed, &mut model, &expected, read, lies)
 }
 
-/// Makes a row older, as a silent fault of the engine would, one that no lie about a page explains: lies about
-/// the log are no excuse for that.
+/// Makes a row older although no lie about a page explains it, as a silent bug of the engine would. The judge must
+/// not accept lies about the log as an excuse.
 fn see_through_log_lies(
     sim: &Simulation,
     unnoticed: &Unnoticed,
@@ -317,8 +318,8 @@ fn judge(
     Ok(())
 }
 
-/// Makes one sector of one row an older one in the file of its closed database, as a power cut does to a page
-/// whose sync was dropped. The page passes its checksum. Returns the row's database.
+/// Replaces one sector of one row by its older contents in the file of a closed database, as a power cut after a
+/// dropped sync would. The page passes its checksum. Returns the row's database.
 async fn tear_a_row(
     world: &World,
     config: &InstanceConfig,
@@ -350,11 +351,11 @@ async fn tear_a_row(
     Err("no row is longer than two sectors and had another value before".to_owned())
 }
 
-/// What the judge says, and how many torn rows it has accounted for.
+/// Result of the judge, and the number of torn rows that it has accounted for.
 pub type Judged = (Result<(), String>, u64);
 
-/// A row that was torn unseen, and how it is judged if the sync of its database was dropped, if one of another
-/// file was, and if the data were not regular.
+/// Tears a row unnoticed and judges it three times: with a dropped sync of its own database, with one of another
+/// file, and with data that are not regular.
 pub fn judge_a_torn_row(seed: u64) -> Result<[Judged; 3], String> {
     let (sim, world) = new_simulation(seed);
     let mut random = Random::new(seed);

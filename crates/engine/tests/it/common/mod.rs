@@ -31,7 +31,7 @@ use smallvec::smallvec;
 use world::{OpenMode, PageBuf, TemplatePages, World};
 
 pub const PAGE_BYTES: usize = 4096;
-/// How openings redo the log: tests of recovery try both.
+/// Both ways of redo; tests of recovery try both.
 pub const REDO: [Redo; 2] = [Redo::InLogOrder, Redo::ByPage];
 const TREE_PAGES: u32 = 8;
 
@@ -53,7 +53,7 @@ impl SmallDatabase {
         page.copy_from_slice(header.stamped());
     }
 
-    /// Root, owned extents, available extents of one space; its owner is (root page, object id, parent).
+    /// Writes a root, owned-extents or available-extents page of one space. `owner`: root page, object id, parent.
     fn space_page(&self, pgno: u32, owner: (u32, u32, u32), pages: u32, used: u32, page: &mut [u8]) {
         let (first, objid, parent) = owner;
         let leaf = page_flags::ROOT | page_flags::LEAF;
@@ -115,7 +115,7 @@ pub async fn create(world: &World, count: u32, trees: u32) -> InstanceConfig {
     create_below(world, "", count, trees).await
 }
 
-/// The same in the folders `log` and `db` below `root`.
+/// As [`create`], in the folders `log` and `db` below `root`.
 pub async fn create_below(world: &World, root: &str, count: u32, trees: u32) -> InstanceConfig {
     create_template(world, config_below(root, count), SmallDatabase { trees, pages: 64 }).await
 }
@@ -157,7 +157,7 @@ pub fn config_below(root: &str, count: u32) -> InstanceConfig {
     config
 }
 
-/// All live entries of a tree, read without regard to open transactions.
+/// All live entries of a tree, including changes of open transactions.
 pub async fn scan(transaction: &Transaction, db: u8, of: Tree) -> engine::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut rows = BTreeMap::new();
     let mut after: Option<Vec<u8>> = None;

@@ -19,7 +19,7 @@ pub type RowName = (u8, u32, Vec<u8>);
 pub type Rows = BTreeMap<RowName, Vec<u8>>;
 pub type Change = (RowName, Option<Vec<u8>>);
 
-/// Draws of a test, apart from those of the simulation.
+/// Random numbers of a test, independent of those of the simulation.
 pub struct Random(u64);
 
 impl Random {
@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// The rows that sessions write.
+/// Shape of the rows that sessions write.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub keys: u64,
@@ -55,26 +55,26 @@ impl Shape {
     }
 }
 
-/// What the sessions asked for, in the order in which they committed.
+/// Commits that the sessions requested, in the order of the log. The rows that survive must be those of a prefix.
 #[derive(Default)]
 pub struct Model {
-    /// The state behind everything that is known to have survived.
+    /// Rows after all commits that are known to have survived.
     base: Rows,
-    /// Commits since then.
+    /// Commits after [`Self::base`].
     commits: Vec<Vec<Change>>,
-    /// Where the log ended before each of them: the record of the commit comes next.
+    /// End of the log before each of these commits; the commit record comes next.
     log_ends: Vec<LogPosition>,
-    /// How many of them must survive.
+    /// Number of these commits that must survive.
     acknowledged: usize,
-    /// Sessions end at this number of transactions.
+    /// Number of transactions after which sessions end.
     pub limit: u64,
     /// Number of deletes among ten changes.
     pub deletes: u64,
     /// Transactions always commit.
     pub never_rolls_back: bool,
-    /// All values that a change gave a row, also in transactions that were rolled back.
+    /// All values that a row ever got, including those of rolled-back transactions.
     written: BTreeMap<RowName, Vec<Vec<u8>>>,
-    /// Pages between which a change moved entries, with their database.
+    /// Database and pages between which one change moved entries.
     pub links: Vec<(u8, Vec<u32>)>,
     pub transactions: u64,
     pub rollbacks: u64,
@@ -103,12 +103,12 @@ impl Model {
         Model { base, ..Model::default() }
     }
 
-    /// Durable commits may be lost from here on: the disk lies.
+    /// From now on durable commits may be lost, because the disk lies.
     pub fn forget_promises(&mut self) {
         self.acknowledged = 0;
     }
 
-    /// A commit of these changes is asked for, and its record comes behind `log_end`. Returns its number.
+    /// Notes a requested commit, whose record comes behind `log_end`. Returns its number.
     pub fn begin_commit(&mut self, changes: Vec<Change>, log_end: LogPosition) -> usize {
         self.transactions += 1;
         self.commits.push(changes);
@@ -116,7 +116,7 @@ impl Model {
         self.commits.len()
     }
 
-    /// The commit with this number was acknowledged as durable: no crash may lose it.
+    /// Notes that a durable commit was acknowledged, so that no crash may lose it.
     pub fn acknowledge(&mut self, number: usize) {
         self.acknowledged = self.acknowledged.max(number);
     }
@@ -126,10 +126,9 @@ impl Model {
         data.is_none_or(|data| self.written.get(name).is_some_and(|values| values.contains(data)))
     }
 
-    /// Whether `found` is a value of the row but for whole sectors of it that hold something else. What an
-    /// older value of the row left there may end inside a sector, if what followed it on the page is by chance
-    /// the byte that should be there. The sector with the row's length may be the only one that is new: then
-    /// all its bytes are those of an older value.
+    /// Whether `found` is a value of the row in which some whole sectors hold other contents. The remains of an older
+    /// value may end inside a sector, if the next byte on the page equals the right one by chance. If only the sector
+    /// with the row's length is new, all bytes of the row are those of an older value.
     pub fn was_torn(&self, name: &RowName, found: &[u8], sector_bytes: usize) -> bool {
         let Some(values) = self.written.get(name) else { return false };
         let is_left = |run: &[u8]| values.iter().any(|value| run.iter().all(|byte| value.contains(byte)));
@@ -160,7 +159,7 @@ impl Model {
         values.get(at.checked_sub(1)?).filter(|older| *older != data).cloned()
     }
 
-    /// The state behind the commits of a log that ends at `log_end`.
+    /// Rows after the commits in a log that ends at `log_end`.
     pub fn state_at(&self, log_end: LogPosition) -> Rows {
         let mut state = self.base.clone();
         for (commit, before) in self.commits.iter().zip(&self.log_ends) {
@@ -204,7 +203,7 @@ fn difference(expected: &Rows, found: &Rows) -> String {
     format!("with all of them: first lost {:?}, first unexpected {:?}", name(lost), name(extra))
 }
 
-/// The pages of a planned change that splits a page: only such a change makes a page anew.
+/// Leaf pages of a change that splits a page. Only such a change formats a page.
 fn split_pages(pager: &dyn Pager, mini: &MiniTransaction) -> Vec<u32> {
     let splits = mini.changes.iter().any(|change| change.formats());
     // A parent gets a separator, no entry.
@@ -249,7 +248,7 @@ async fn put(
     done
 }
 
-/// One transaction of a session; returns whether the session may go on.
+/// Performs one transaction of a session. Returns whether the session may go on.
 async fn transact(instance: &Instance, model: &RefCell<Model>, random: &mut Random, shape: Shape) -> bool {
     let mut transaction = instance.begin();
     let mut changes: Vec<Change> = Vec::new();
@@ -297,7 +296,7 @@ async fn transact(instance: &Instance, model: &RefCell<Model>, random: &mut Rand
     committed
 }
 
-/// Sessions that go on until the model's limit, or until something fails.
+/// Runs sessions up to the model's limit, or until an operation fails.
 pub async fn load(
     world: &World,
     instance: Rc<Instance>,

@@ -50,7 +50,7 @@ impl Operation {
         }
     }
 
-    /// The rows that it changes in one transaction, if that is what it does.
+    /// Rows that the operation changes in one transaction; `None` if it is another kind of operation.
     fn changes(self) -> Option<Vec<Change>> {
         let long =
             |db: u8, number: u32, n: u32| ((db, number, n.to_be_bytes().to_vec()), Some(vec![n as u8; 1500]));
@@ -67,7 +67,7 @@ impl Operation {
         })
     }
 
-    /// Does it on the ground where it begins.
+    /// Performs the operation on the ground where it begins.
     pub async fn perform(self, stage: &mut Stage) -> Result<()> {
         if let Some(changes) = self.changes() {
             let lazy = self == Operation::CommitLazy;

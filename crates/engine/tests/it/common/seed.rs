@@ -18,16 +18,16 @@ use world::{Duration, World};
 use super::model::{DATABASES, Model, Random, Shape, TREES, all_rows, load};
 use super::{PAGE_BYTES, REDO, check_structure, create, shared};
 
-/// Transactions of a round before its fault, and at most after it.
+/// Number of transactions of a round before its fault; below: the largest number after it.
 const BEFORE: u64 = 680;
 const AFTER: u64 = 220;
-/// Number of deletes among ten changes: trees grow, stay, and shrink.
+/// Numbers of deletes among ten changes, with which trees grow, stay or shrink.
 const DELETES: [u64; 3] = [1, 2, 7];
 
-/// Ends the error of a seed whose load was too small.
+/// End of the error of a seed whose load was too small.
 pub const PROVES_TOO_LITTLE: &str = "the seed proves too little";
 
-/// What happened over all seeds.
+/// Counts over all seeds.
 #[derive(Default)]
 pub struct Totals {
     pub seeds: u64,
@@ -50,7 +50,7 @@ impl Totals {
         }
     }
 
-    /// Kinds of fault and branches of recovery that never came.
+    /// Kinds of fault and branches of recovery that no seed has reached.
     pub fn missing(&self, kinds: &[FaultKind], branches: &[RecoveryBranch]) -> Vec<String> {
         let faults = kinds.iter().filter(|kind| self.faults.get(kind).is_none_or(|count| *count == 0));
         let ways = branches.iter().filter(|branch| self.branches.of(**branch) == 0);
@@ -69,7 +69,7 @@ pub fn new_simulation(seed: u64) -> (Simulation, World) {
     (sim, world)
 }
 
-/// What the rows of a seed look like, and an instance for them.
+/// Draws the shape of a seed's rows.
 pub fn shape_of(seed: u64, random: &mut Random) -> Shape {
     let is_regular = is_regular(seed);
     // The structure of a database is checked in one step, so its pages have to fit the cache.
@@ -84,7 +84,7 @@ pub fn shape_of(seed: u64, random: &mut Random) -> Shape {
     }
 }
 
-/// The databases of a seed, created, and the configuration of their instance.
+/// Creates the databases of a seed. Returns the configuration of their instance.
 pub fn create_small(sim: &Simulation, world: &World, random: &mut Random) -> InstanceConfig {
     let mut config = sim.run_until(create(world, DATABASES.into(), TREES));
     config.cache_bytes_per_database = (10 + random.below(40)) * PAGE_BYTES as u64;
@@ -96,15 +96,16 @@ fn crash_point(random: &mut Random) -> CrashPoint {
     if random.below(2) == 0 { CrashPoint::Before } else { CrashPoint::After }
 }
 
-/// A disk where nothing goes wrong but power cuts. Regular data is torn more often: most tears of it are noticed.
+/// Disk whose only faults are power cuts. With regular data it tears more writes, because most tears of such data are
+/// noticed.
 fn honest(seed: u64) -> Faults {
     let tearing = PowerCut { lost_write: 0.1, torn_write: 0.7, ..PowerCut::default() };
     let power_cut = if is_regular(seed) { tearing } else { PowerCut::default() };
     Faults { power_cut, ..Faults::default() }
 }
 
-/// The process may end alone. Behind a sync that has failed it never does: what the system's cache then shows
-/// and the medium lacks is no state for the next process to begin with (docs/faults.md).
+/// Draws whether the power fails or only the process ends. After a failed sync only a power cut is allowed: the page
+/// cache then shows data that the medium lacks, and the next process must not start from them (docs/faults.md).
 fn draw_death(random: &mut Random) -> Death {
     if random.below(2) == 0 { Death::Power } else { Death::Process }
 }
@@ -113,7 +114,7 @@ fn is_regular(seed: u64) -> bool {
     seed.is_multiple_of(2)
 }
 
-/// What goes wrong in the second part of a round: a failure of some kind, or only the power.
+/// Draws the faults in the second part of a round: failures of some kind, or only a power cut.
 fn faults_of_round(seed: u64, round: u64, random: &mut Random) -> Faults {
     let none = honest(seed);
     if round != 1 {
@@ -144,7 +145,7 @@ struct Seed<'a> {
 }
 
 impl Seed<'_> {
-    /// Ends the host in one way or the other, if it has not ended before; its power may fail then, too.
+    /// Ends the process if it is running. The power may fail as well.
     fn end_host(&mut self, is_running: bool) {
         let failed = self.sim.fault_counts().of(FaultKind::SyncError);
         let death = if failed > self.failed_syncs { Death::Power } else { draw_death(&mut self.random) };
@@ -158,8 +159,8 @@ impl Seed<'_> {
         }
     }
 
-    /// Opens until it succeeds, with power cuts and failures on the way. The first opening is always cut off if
-    /// `must_crash`.
+    /// Opens the instance until that succeeds, with power cuts and failures in between. With `must_crash` the first
+    /// opening is cut off.
     fn reopen(&mut self, must_crash: bool) -> Result<(World, Rc<Instance>), String> {
         let kinds =
             [OpKind::Read, OpKind::Write, OpKind::Sync, OpKind::SyncDir, OpKind::Open, OpKind::SetSize];
@@ -222,7 +223,7 @@ impl Seed<'_> {
         Err("recovery never came to its end".to_owned())
     }
 
-    /// The power fails while the log stream is being made or at the first transactions.
+    /// Cuts the power during the first opening or at the first transactions.
     fn first_steps(&mut self, world: &World, shape: Shape) -> Result<(), String> {
         let crash_at_nth = Some((1 + self.random.below(90), crash_point(&mut self.random)));
         let crash_ends = draw_death(&mut self.random);
@@ -277,7 +278,7 @@ impl Seed<'_> {
         Ok(())
     }
 
-    /// Rows, trees and space after a recovery; returns the pages in use.
+    /// Checks rows, trees and space after a recovery. Returns the number of pages in use.
     fn judge(&mut self, instance: &Instance) -> Result<u64, String> {
         let rows = self.sim.run_until(all_rows(instance)).map_err(|error| error.to_string())?;
         self.model.borrow_mut().rebase_on(&rows)?;
@@ -285,7 +286,7 @@ impl Seed<'_> {
         whole.map_err(|error| error.to_string())
     }
 
-    /// The files of a closed instance: every page verifies.
+    /// Checks that every page of a closed instance verifies.
     fn judge_files(&self, world: &World) -> Result<(), String> {
         for database in &self.config.databases {
             let stream = StreamConfig { read_bytes: 256 << 10, depth: 1 };
@@ -301,7 +302,7 @@ impl Seed<'_> {
     }
 }
 
-/// Runs one seed, and checks that it was worth its time.
+/// Runs one seed, and checks that it has tested enough.
 pub fn run_seed(seed: u64, totals: &mut Totals) -> Result<(), String> {
     let (sim, mut world) = new_simulation(seed);
     let mut random = Random::new(seed);
@@ -359,8 +360,8 @@ pub fn run_seed(seed: u64, totals: &mut Totals) -> Result<(), String> {
     }
 }
 
-/// Runs seeds `from`, `from + step`, ... up to PROOFLOAD_SEEDS (500), or the one that PROOFLOAD_SEED names.
-/// Goes on behind a seed that fails, so that a long run finds them all.
+/// Runs seeds `from`, `from + step`, ... up to PROOFLOAD_SEEDS (500), or only PROOFLOAD_SEED. Continues after a
+/// failed seed, so that a long run finds all failures.
 pub fn run_seeds(test: &str, from: u64, step: u64, mut run: impl FnMut(u64) -> Result<(), String>) -> bool {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let (seeds, is_complete) = match number("PROOFLOAD_SEED") {

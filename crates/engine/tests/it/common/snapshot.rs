@@ -16,7 +16,7 @@ impl Snapshot {
         Snapshot(Vec::new())
     }
 
-    /// Cuts the power of the host and takes what its disks hold then.
+    /// Cuts the power of the host, and copies the contents of its disks.
     pub fn take(sim: &Simulation) -> Snapshot {
         let world = sim.restart("h");
         sim.set_faults(Faults::default());
@@ -39,12 +39,12 @@ impl Snapshot {
         })
     }
 
-    /// A new simulation whose host has these files, durably.
+    /// Creates a simulation whose host has these files, durably.
     pub fn restore(&self) -> (Simulation, World) {
         self.restore_with(SimConfig::default())
     }
 
-    /// The same with storage that takes its time.
+    /// As [`Self::restore`], with this configuration of the simulation.
     pub fn restore_with(&self, config: SimConfig) -> (Simulation, World) {
         let sim = Simulation::new(1, config);
         let world = sim.host("h");
@@ -85,12 +85,12 @@ impl Snapshot {
         self.0.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice()))
     }
 
-    /// Keeps the files that `keeps` says, and gives each the name that it says.
+    /// Keeps the files for which `keeps` returns a name, under that name.
     pub fn renamed(self, keeps: impl Fn(&str) -> Option<String>) -> Snapshot {
         Snapshot(self.0.into_iter().filter_map(|(path, bytes)| Some((keeps(&path)?, bytes))).collect())
     }
 
-    /// As if the power had failed between the two renames of a roll: the newest log has its archive name.
+    /// Gives the newest log its archive name, as a power cut between the two renames of a roll leaves it.
     pub fn take_roll_back(&mut self, directory: &str) {
         let current = format!("{directory}/E00.log");
         let (path, bytes) =

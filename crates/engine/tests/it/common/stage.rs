@@ -15,29 +15,29 @@ use super::model::{Change, DATABASES, Model, Rows, TREES, all_rows};
 use super::snapshot::Snapshot;
 use super::{PAGE_BYTES, SmallDatabase, check_structure, config_below, create_template, tree_number};
 
-/// Rows of the first tree of the first database at the beginning.
+/// Number of rows in the first tree of the first database at the beginning.
 pub const ROWS: u32 = 80;
 const ROW_BYTES: usize = 200;
-/// Where [`super::operations::Operation::Copy`] puts its copy.
+/// Path of the copy that [`super::operations::Operation::Copy`] makes.
 pub const COPY: &str = "/db/copy.edb";
 pub const STREAM: StreamConfig = StreamConfig { read_bytes: 16 * PAGE_BYTES as u64, depth: 2 };
 
-/// What an operation finds.
+/// State of the files in which an operation begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ground {
     /// Databases without a log stream.
     New,
     /// Closed databases.
     Closed,
-    /// Closed databases that are open, with nothing in the cache.
+    /// Closed databases, opened, with an empty cache.
     Open,
-    /// What a power cut has left: logs to replay, a transaction to undo.
+    /// Files after a power cut: logs to replay, and a transaction to undo.
     Crashed,
-    /// Backup copies in the place of the databases, and all logs since.
+    /// Backup copies in place of the databases, and all logs since the backup.
     Restored,
-    /// A seeded passive copy, open, that has the first of its logs and has replayed nothing.
+    /// Open passive copy that was just seeded: it has stored the first log and replayed nothing.
     Passive,
-    /// The same, and it has replayed what it has.
+    /// Open passive copy that has replayed all log it has stored.
     Replayed,
 }
 
@@ -53,17 +53,17 @@ pub struct Grounds {
     rows: BTreeMap<Ground, Rows>,
 }
 
-/// All log of an instance, as another host may ask for it.
+/// Complete log of an instance, from which a passive copy gets its log.
 #[derive(Clone)]
 pub struct Source {
     logs: BTreeMap<u32, Vec<u8>>,
-    /// Its durable end.
+    /// Durable end of the log.
     end: LogPosition,
     first: u32,
 }
 
 impl Source {
-    /// The log from there to its end or to the end of the file, whichever comes first.
+    /// The log from `from` to the end of its file, or to the end of the log if that comes first.
     fn stretch(&self, from: LogPosition) -> Option<ShippedLog> {
         let generation = from.generation();
         if from >= self.end {
@@ -77,7 +77,7 @@ impl Source {
     }
 }
 
-/// What is open, and what was promised.
+/// Open objects of a test, and the model of what must survive.
 pub struct Stage {
     pub world: World,
     pub config: InstanceConfig,
@@ -99,7 +99,7 @@ fn small_config() -> InstanceConfig {
     config
 }
 
-/// Storage whose I/Os take up to `jitter` longer than they must.
+/// Storage whose I/Os take up to `jitter` longer than usual.
 fn timed(jitter: Duration) -> SimConfig {
     let times = FixedLatencyTimes { jitter, ..FixedLatencyTimes::default() };
     SimConfig { storage: Box::new(FixedLatency::new(1, times)), ..SimConfig::default() }
@@ -148,7 +148,7 @@ impl Grounds {
         self.rows.insert(Ground::Crashed, rows);
     }
 
-    /// Copies of the databases, taken at work, and all log since.
+    /// Makes backup copies of the databases under load, and keeps all logs since.
     fn make_copies(&mut self) {
         let (sim, mut stage) = self.stage_over(&self.closed, self.rows[&Ground::Closed].clone(), JITTER);
         stage.config.circular_logging = false;
@@ -185,7 +185,7 @@ impl Grounds {
         (sim, stage)
     }
 
-    /// What is there before anything is opened.
+    /// Files of a ground before anything is opened.
     pub fn files(&self, ground: Ground) -> &Snapshot {
         match ground {
             Ground::New => &self.new,
@@ -196,17 +196,17 @@ impl Grounds {
         }
     }
 
-    /// A new simulation with files in the place of those of this ground; nothing is open.
+    /// Creates a simulation with `files` in place of those of this ground. Nothing is open.
     pub fn stage_over_files(&self, files: &Snapshot, ground: Ground) -> (Simulation, Stage) {
         self.stage_over(files, self.rows[&ground].clone(), JITTER)
     }
 
-    /// A new simulation with this ground.
+    /// Creates a simulation with this ground.
     pub fn stage(&self, ground: Ground) -> (Simulation, Stage) {
         self.stage_with(ground, JITTER)
     }
 
-    /// The same on storage whose I/Os take up to `jitter` longer than they must.
+    /// As [`Self::stage`], on storage whose I/Os take up to `jitter` longer than usual.
     pub fn stage_with(&self, ground: Ground, jitter: Duration) -> (Simulation, Stage) {
         let files = self.files(ground);
         let (sim, mut stage) = self.stage_over(files, self.rows[&ground].clone(), jitter);
@@ -227,20 +227,20 @@ impl Grounds {
 }
 
 impl Stage {
-    /// The process has ended, or its power: what was open is gone.
+    /// Restarts the host after the end of its process or a power cut. Nothing is open any more.
     pub fn restart(&mut self, sim: &Simulation) {
         (self.instance, self.standby, self.store, self.transaction) = (None, None, None, None);
         self.world = sim.restart("h");
     }
 
-    /// Opens what is there after the end of the process, and judges the rows.
+    /// Opens the files after the end of the process, and checks the rows.
     pub async fn judge_crashed(&mut self, ground: Ground) -> Result<(), String> {
         self.judge_copy().await?;
         self.reopen(ground).await.map_err(|error| format!("next opening: {error}"))?;
         self.judge_rows().await.map_err(|error| format!("after the next opening: {error}"))
     }
 
-    /// A backup copy that has a header has all its pages.
+    /// Checks that a backup copy with a header has all its pages.
     async fn judge_copy(&self) -> Result<(), String> {
         let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
         let there = self.world.entry(COPY).await.map_err(|error| error.to_string())?;
@@ -266,7 +266,7 @@ impl Stage {
         self.instance.as_ref().expect("the ground has an instance")
     }
 
-    /// One transaction with these changes.
+    /// Performs one transaction with these changes.
     pub async fn transact(&mut self, changes: Vec<Change>, durability: Durability) -> Result<()> {
         let instance = self.instance.as_ref().expect("the ground has an instance");
         let mut transaction = instance.begin();
@@ -295,7 +295,7 @@ impl Stage {
         Ok(rows)
     }
 
-    /// Durable transactions, each of an old row and a new one, until the log has rolled so often.
+    /// Commits durable transactions, each with an old row and a new one, until the log has rolled `rolls` times.
     pub async fn commit_until(&mut self, rolls: u64, first_new: u32, value: u8) -> Result<()> {
         let mut n = 0;
         while self.instance().log_rolls() < rolls {
@@ -306,7 +306,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Commits over several logs, and a transaction that stays open.
+    /// Commits over several logs, and leaves a transaction open.
     async fn leave_work_behind(&mut self) -> Result<Rows> {
         self.open().await?;
         self.commit_until(2, 200, 2).await?;
@@ -335,7 +335,7 @@ impl Stage {
         Ok((all_rows(self.instance()).await?, first, self.instance().durable_log()))
     }
 
-    /// Opens the passive copy with the log up to the beginning of the second file.
+    /// Opens the passive copy with the first log file stored.
     async fn seed(&mut self) -> Result<()> {
         let mut store = LogStore::open(&self.world, &self.config).await?;
         store.begin_at(self.source.first).await?;
@@ -346,7 +346,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Stores the next stretch of log, if there is one.
+    /// Stores the next piece of log. Returns `false` if there is none.
     pub async fn store_next(&mut self) -> Result<bool> {
         let store = self.store.as_mut().expect("the ground has a log store");
         let end = store.extent().map_or(LogPosition::new(self.source.first, 0, 0), |(_, end)| end);
@@ -361,7 +361,7 @@ impl Stage {
         self.standby.as_mut().expect("the ground has a standby").replay(end).await
     }
 
-    /// Gets and replays all log there is, and takes over.
+    /// Stores and replays all log, and activates the copy.
     pub async fn take_over(&mut self) -> Result<()> {
         while self.store_next().await? {}
         self.follow().await?;
@@ -371,7 +371,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Opens what is there after the end of a process: as a passive copy as long as it was none but that.
+    /// Opens the files after the end of a process, as a passive copy if they were one.
     pub async fn reopen(&mut self, ground: Ground) -> Result<()> {
         if !matches!(ground, Ground::Passive | Ground::Replayed) {
             return self.open().await;
@@ -392,7 +392,8 @@ impl Stage {
         }
     }
 
-    /// What is there is a prefix of what was asked for, with all that was promised; trees and space are whole.
+    /// Checks that the rows are those of a prefix of the commits, with all acknowledged ones, and that trees and
+    /// space are consistent.
     pub async fn judge_rows(&mut self) -> Result<(), String> {
         let rows = all_rows(self.instance()).await.map_err(|error| error.to_string())?;
         self.model.rebase_on(&rows)?;
@@ -400,7 +401,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Every row can be changed, and that is durable.
+    /// Checks that every row can be changed durably, so that no lock is left.
     pub async fn judge_locks(&mut self) -> Result<(), String> {
         let rows = all_rows(self.instance()).await.map_err(|error| error.to_string())?;
         let changes = rows.into_keys().map(|name| (name, Some(vec![77; 50]))).collect();

@@ -4,12 +4,12 @@ use edb::log::SEGMENT_BYTES;
 
 use super::stage::{Ground, Grounds};
 
-/// Bytes of a log header that may have any value: nothing of what is read depends on them. All others are checked.
+/// Bytes of a log header that may have any value, because no reader uses them. All other bytes are checked.
 const MEANINGLESS: [std::ops::Range<usize>; 3] = [72..639, 640..667, 671..4092];
 const FLAGS: usize = 639;
 const RECORD_FORMAT: usize = 4092;
 
-/// The closed logs of the ground, oldest first, the current one, and the checkpoint.
+/// Paths of the ground's log files: closed logs from the oldest, the current log, the checkpoint.
 fn log_files(grounds: &Grounds) -> Vec<String> {
     let all = grounds.files(Ground::Crashed).files().map(|(path, _)| path);
     let of_stream =
@@ -20,8 +20,8 @@ fn log_files(grounds: &Grounds) -> Vec<String> {
     paths
 }
 
-/// Opens the ground without each subset of its log files: it is refused by the name of a file, or nothing is lost.
-/// Returns how many subsets there are, how many were refused, and what went wrong.
+/// Opens the ground without each subset of its log files. The opening must be refused with the name of a file, or
+/// lose nothing. Returns the number of subsets, the number of refusals, and the failures.
 pub fn remove_each_subset(grounds: &Grounds) -> (u32, u32, Vec<String>) {
     let paths = log_files(grounds);
     let (mut refused, mut failed) = (0, Vec::new());
@@ -41,8 +41,8 @@ pub fn remove_each_subset(grounds: &Grounds) -> (u32, u32, Vec<String>) {
     ((1 << paths.len()) - 1, refused, failed)
 }
 
-/// Opens the ground with each byte of each log header changed, the header's checksum being right: that is
-/// refused by name. Returns how many bytes there are, and what went wrong.
+/// Opens the ground with each byte of each log header changed under a valid checksum; the opening must be refused by
+/// name. Returns the number of bytes, and the failures.
 pub fn change_each_header_byte(grounds: &Grounds) -> (u32, Vec<String>) {
     let paths: Vec<String> = log_files(grounds).into_iter().filter(|path| path.ends_with(".log")).collect();
     let (mut changed, mut failed) = (0, Vec::new());
@@ -74,7 +74,8 @@ pub fn change_each_header_byte(grounds: &Grounds) -> (u32, Vec<String>) {
     (changed, failed)
 }
 
-/// Whether the opening is refused. If it is not, every row is there, unless the newest log `may_be_missed`.
+/// Returns whether the opening is refused. If it is not, checks that every row exists, unless the newest log
+/// `may_be_missed`.
 fn open(grounds: &Grounds, files: &super::snapshot::Snapshot, may_be_missed: bool) -> Result<bool, String> {
     let (sim, mut stage) = grounds.stage_over_files(files, Ground::Crashed);
     let refused = sim.run_until(stage.open());
