@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// What the program is made of, from the root of the workspace.
+/// Sources of the program, relative to the root of the workspace.
 const SOURCES: [&str; 5] =
     [":(glob)crates/*/src/**", ":(glob)solutions/*.toml", "assumptions.toml", "Cargo.toml", "Cargo.lock"];
 

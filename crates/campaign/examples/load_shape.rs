@@ -157,7 +157,7 @@ fn print_speed(counted: &Counted, seconds: f64, cpu_seconds: f64) {
     );
 }
 
-/// What was counted, and the time of the machine and of its processor that the counted part took.
+/// Counts of a load, with the elapsed time and the processor time of the counted part.
 struct Timed {
     counted: Counted,
     seconds: f64,

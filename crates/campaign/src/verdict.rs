@@ -267,7 +267,7 @@ mod tests {
         window_with(read_ms, log_ms, 0, 0)
     }
 
-    /// The same window with page fault stalls, and those of them that the size of the cache causes.
+    /// The same window with `stalls` page fault stalls, `of_cache` of which the size of the cache caused.
     fn window_with(read_ms: u64, log_ms: u64, stalls: u64, of_cache: u64) -> Window {
         let (database, log) = (Origin::database("h", "I", "D"), Origin::instance("h", "I"));
         let mut fold = WindowFold::new(1_000);

@@ -29,7 +29,7 @@ pub struct Window {
     pub logs: Vec<Origin>,
     /// Totals of databases and instances.
     pub fold: WindowFold,
-    /// Number of batches of each database since the load began, drained.
+    /// Number of batches of each database since the load began, counted after the load has drained.
     pub batches: Vec<u64>,
 }
 

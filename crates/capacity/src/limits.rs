@@ -71,7 +71,8 @@ pub fn plan_limits(scaling: &Scaling<'_>) -> Vec<PlanLimit> {
     limits
 }
 
-/// Largest number of mailboxes that the limits allow which no simulation judges, and the lowest of these limits.
+/// Largest number of mailboxes that the plan's limits allow, and the limit that sets it. Limits that a simulation
+/// judges are left out.
 pub fn ceiling(limits: &[PlanLimit]) -> Option<(u64, &PlanLimit)> {
     let firm = limits.iter().filter(|limit| !limit.simulated);
     firm.filter_map(|limit| Some((limit.mailboxes?, limit))).min_by_key(|(mailboxes, _)| *mailboxes)

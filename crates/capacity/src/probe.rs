@@ -11,7 +11,7 @@ use solution::{Solution, TestKind};
 
 use crate::search::Probe;
 
-/// Limits that grow with the load: rule and description. All other rules that fail are put together behind them.
+/// Rules that grow with the load, each with its description. The last entry stands for all other rules that fail.
 pub const LIMITS: [(&str, &str); 7] = [
     ("achieved_iops", "I/O per second"),
     ("read_latency_avg", "mean read latency"),

@@ -14,7 +14,7 @@ use solution::{Mistake, SolutionError};
 
 use crate::output::printable;
 
-/// How a command ended that could do its work; decides its exit status.
+/// Outcome of a command that could do its work; it decides the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// Everything that was asked for holds: exit status 0.
@@ -66,7 +66,7 @@ impl Failure {
         Failure { exit: 2, message: message.into(), cause: None, help: None, place: None }
     }
 
-    /// What the command was asked to judge cannot be told from its input: exit status 1.
+    /// Failure of a judgement whose input does not show the answer: exit status 1.
     pub fn not_shown(message: impl Into<String>) -> Failure {
         Failure { exit: 1, ..Failure::wrong_input(message) }
     }

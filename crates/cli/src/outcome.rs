@@ -33,15 +33,15 @@ pub struct EndingArguments {
     pub sign: SignArguments,
 }
 
-/// How a run ended, on one host or on many.
+/// End of a run, on one host or on many.
 pub struct Ended {
     pub how: Ending,
-    /// Why it did not come to its end; none if it did.
+    /// Reason why the run ended early; `None` if it did not.
     pub why: Option<String>,
 }
 
 impl Ended {
-    /// How the tests on this host, or in virtual time, ended.
+    /// End of the tests on this host, or in virtual time.
     pub fn of(outcome: &CampaignOutcome) -> Ended {
         let why = outcome.error.as_ref().map(|error| match error {
             CampaignError::Interrupted => INTERRUPTED.to_owned(),

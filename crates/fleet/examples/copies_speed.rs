@@ -34,14 +34,14 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const TICK: Duration = Duration::from_millis(200);
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
-/// Users work so long before anything is measured.
+/// Time for which users work before the measurement.
 const WARM_UP: Duration = Duration::from_secs(3);
-/// Nothing takes longer than this.
+/// Longest time of any step.
 const LIMIT: Duration = Duration::from_secs(300);
-/// More than any host can do.
+/// Pace that no host can reach.
 const AS_FAST_AS_POSSIBLE: Pace = Pace::Batches(1e6);
 const COST_MIB: u64 = 256;
-/// As pages come.
+/// Size of a message that carries pages.
 const MESSAGE_BYTES: usize = 256 << 10;
 
 fn main() -> Outcome<()> {
@@ -172,7 +172,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// Only the arbiter so far.
+    /// Starts the arbiter; the hosts are added later.
     fn new(place: &CopyFolder) -> Hosts {
         let (to_arbiter, from_hosts) = unbounded();
         let (first, hears_first) = unbounded();
@@ -320,7 +320,7 @@ fn cost(folder: &str, seconds: f64, with_copy: bool) -> Outcome<()> {
     Ok(())
 }
 
-/// A copy is made anew from an active an idle one.
+/// Measures how fast an idle active copy seeds another copy.
 fn reseed(folder: &str, mib: u64) -> Outcome<()> {
     let place = CopyFolder::new(folder, mib, true)?;
     let path = place.run(async |world| {
@@ -361,7 +361,7 @@ fn wait_for(path: &Path) -> Outcome<Instant> {
     Ok(Instant::now())
 }
 
-/// The same connection, and nothing else to do.
+/// Measures the connection alone, without copies.
 fn stream(folder: &str, mib: usize) -> Outcome<()> {
     let place = CopyFolder::new(folder, 64, true)?;
     let total = mib << 20;

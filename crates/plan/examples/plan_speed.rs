@@ -14,7 +14,8 @@ use solution::Solution;
 
 const RUNS: usize = 11;
 
-/// 16 servers, 1,600 databases: the most that a group can mount with one copy each, and 100 databases in 16 copies.
+/// Largest group: 16 servers with 1,600 databases of one copy, the most that a group can mount; or 100 databases with
+/// 16 copies.
 fn group(mailboxes: u32, databases: u32, per_site: &str) -> Solution {
     let text = format!(
         "[solution]\nname = \"largest\"\nschema = 1\n[profile]\nexchange = \"2016\"\nmailboxes = {mailboxes}\n\

@@ -256,7 +256,7 @@ fn most_taken(survive: Survive, activatable: &[u32]) -> u32 {
     }
 }
 
-/// How much more a neighbour needs than the design, as text.
+/// Text that compares the number that a neighbour of the design needs with that of the design.
 fn instead(thing: &str, other: u32, own: u32) -> String {
     format!("{} instead of {}", counted(other.into(), thing), number(own.into(), 0))
 }

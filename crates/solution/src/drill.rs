@@ -106,7 +106,7 @@ fn refuse_foreign_copies(file: &SolutionFile, mistakes: &mut Mistakes<'_>) {
     }
 }
 
-/// What events of a drill may refer to, and the length of its window.
+/// Names that events of a drill may refer to, and the length of its window.
 struct InFile<'a> {
     file: &'a SolutionFile,
     named: &'a DefinedNames,

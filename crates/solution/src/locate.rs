@@ -9,7 +9,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Located of a path in a text: the value, or its nearest existing ancestor.
+/// Place of a path in a text: that of the value, or of its nearest existing ancestor.
 pub(crate) struct Located {
     /// Byte range in the text.
     pub span: Range<usize>,

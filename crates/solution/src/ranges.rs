@@ -24,7 +24,7 @@ const LARGEST_DATABASE_MIB: f64 = (1u64 << 24) as f64;
 pub enum Allowed {
     /// A whole number from the first value to the second.
     Whole(f64, f64),
-    /// Whole number from the first to the second that the third divides.
+    /// Multiple of the third number, from the first number to the second.
     Step(f64, f64, u32),
     /// One of these whole numbers.
     OneOf(&'static [u32]),
@@ -269,7 +269,7 @@ pub(crate) fn mistakes(text: &str, root: &DeTable<'_>, rows: &Rows) -> Vec<Misre
     walk.found
 }
 
-/// ValuePath of a value in the file: key of the table above, and path with list indexes.
+/// Path of a value in the file. `row`: its key in the table of ranges above; `path`: with list indexes.
 #[derive(Default)]
 struct ValuePath {
     row: String,

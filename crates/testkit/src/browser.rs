@@ -32,7 +32,7 @@ pub fn shows(text: &str) -> String {
 /// A look at a page.
 #[derive(Default)]
 pub struct Visit<'a> {
-    /// Its address.
+    /// Address of the page.
     pub url: &'a str,
     /// Width of the window in pixels.
     pub width: u32,

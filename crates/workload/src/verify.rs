@@ -165,20 +165,20 @@ fn write_headers(copy: &mut dyn Write, header: &mut DatabaseHeader, shadow: bool
     if shadow { copy.write_all(page) } else { Ok(()) }
 }
 
-/// What is known of the pages that the database has written.
+/// Knowledge about the pages of a database, against which single pages are judged.
 #[derive(Default)]
 struct Known {
-    /// What it was made with, if Proofload made it and the page that tells is as it was.
+    /// Template of the database; `None` if Proofload did not create it, or if the page with its shape has changed.
     template: Option<TemplateDatabase>,
-    /// The pages that its trees use.
+    /// Pages that the trees use.
     used: Option<PagesInUse>,
-    /// Zero pages that catalog and space trees cannot do without.
+    /// Zero pages that the catalog or the space trees need.
     lost: BTreeSet<u32>,
     /// The versions that the pages have, if Proofload made the database and it was closed.
     flush_map: Option<ClosedMap>,
-    /// Why the trees do not say of every page whether it is in use.
+    /// Reasons why the trees do not tell for every page whether it is in use.
     untold: Vec<String>,
-    /// The catalog is damaged, so no tree is known.
+    /// Whether the catalog is damaged, so that no tree is known.
     is_unknown: bool,
 }
 
@@ -228,7 +228,7 @@ impl Known {
         Ok(known)
     }
 
-    /// What became of zero pages that the space trees do not call available.
+    /// Decides for zero pages that are not available according to the space trees whether they are lost.
     fn judge_zero(
         &self,
         file: &mut (impl Read + Seek),
@@ -248,7 +248,8 @@ impl Known {
         Ok(search.end())
     }
 
-    /// What a page is, given what was found on it alone; puts a single flipped bit right.
+    /// Final finding on a page, from the finding on its bytes alone and this knowledge. Corrects a single flipped
+    /// bit.
     fn judge(&self, found: Finding, page: &mut [u8], pgno: u32) -> Finding {
         let is_sound = |page: &[u8]| {
             self.template.as_ref().is_none_or(|template| template.is_as_written(pgno, PageRef::new(page)))
@@ -277,7 +278,7 @@ impl Known {
         self.flush_map.as_ref().is_some_and(|map| map.contradicts(pgno, dbtime))
     }
 
-    /// What no check of the file alone can see.
+    /// Sentence about damage that no check of the file alone can find.
     fn unseen(&self) -> &'static str {
         match self.template {
             Some(_) if self.flush_map.as_ref().is_some_and(|map| map.unseen.is_none()) => {

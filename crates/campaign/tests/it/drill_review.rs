@@ -14,7 +14,7 @@ use solution::Solution;
 use testkit::solutions::SMALL_DRILL;
 
 const MS: u64 = 1_000_000;
-/// When the window opens.
+/// Time at which the window opens, ms.
 const OPENS_MS: u64 = 1_000_000;
 
 fn entry(at_ms: u64, error_ms: u64, said: JournalContent) -> Entry {

@@ -20,14 +20,14 @@ const DATABASES: u32 = 2;
 const SEED: u64 = 11;
 const TREES: [Tree; 4] = [Tree::Rows, Tree::Bodies, Tree::Conversations, Tree::Folders];
 
-/// When the load ends.
+/// Condition that ends the load.
 #[derive(Clone, Copy)]
 enum End {
     AfterBatches(u64),
     After(Duration),
 }
 
-/// What a load has left.
+/// Result of a load.
 #[derive(Debug, PartialEq)]
 struct LoadResult {
     batches: Vec<u64>,

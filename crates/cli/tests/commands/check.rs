@@ -82,7 +82,7 @@ disk = 2
 failed = ["h1"]
 "#;
 
-/// What is changed, what is written in its place, and what every command says about it.
+/// Mistakes: text of the file, text in its place, and a part of the message of every command.
 const MISTAKES: &[(&str, &str, &str)] = &[
     ("mailboxes = 100", "mailboxes = -100", "`mailboxes` must be"),
     ("capacity_gb = 4000", "capacity_gb = nan", "`capacity_gb` must be"),

@@ -200,7 +200,7 @@ fn a_dry_run_writes_nothing() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 1);
 }
 
-/// What circular logging leaves is what the checkpoint depth asks for, and no more than the tests can write.
+/// Circular logging leaves as much log as the checkpoint depth needs, but no more than the tests can write.
 #[test]
 fn the_announced_need_knows_the_checkpoint_depth() {
     let need = |text: &str, tests: &str| {
@@ -225,7 +225,7 @@ fn the_announced_need_knows_the_checkpoint_depth() {
     assert_eq!(need(&deep.replace("sessions = 4", "batches_per_s = 5"), "init,performance"), "0.2 GiB");
 }
 
-/// Each backup takes room where it goes, and each restore where it reads from; one that comes again takes no more.
+/// Each backup needs space on its target and each restore on its source; a repeated one needs no more.
 #[test]
 fn the_announced_need_knows_every_backup() {
     let two =
@@ -251,7 +251,7 @@ fn the_announced_need_knows_every_backup() {
     assert_eq!(need(&["B2", "B2"]), [false, true]);
 }
 
-/// A load that only tuning finds needs a tuning before it: said before anything is written.
+/// A load without sessions needs a `tune` test before it. The program says so before it writes anything.
 #[test]
 fn a_load_that_nothing_finds_is_refused_at_once() {
     let folder = folder_with("small.toml", &format!("{}\n{ALL}", small().replace("sessions = 4", "")));

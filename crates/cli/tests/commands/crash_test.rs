@@ -36,7 +36,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a command printed as JSON, which is of the schema that `proofload schema NAME` prints.
+/// JSON answer of a command, checked against the schema that `proofload schema NAME` prints.
 fn answer_of(schema: &str, output: &Output) -> serde_json::Value {
     let answer = serde_json::from_slice(&output.stdout).unwrap();
     let schema = Command::new(env!("CARGO_BIN_EXE_proofload")).args(["schema", schema]).output().unwrap();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Most columns of a line of prose; tables and code may be wider.
 const PROSE_COLUMNS_MAX: usize = 100;
 
-/// What a line is. A heading may be as wide as a row of a table.
+/// Kind of a line of a document. A heading counts as a table row, so it may be wider.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Prose,

@@ -3,8 +3,8 @@
 
 use crate::program::{LATENCIES_NOT_JUDGED, folder_with, output, small_deployment};
 
-/// A load that a disk of 200 I/O per second carries, and that writes within its window: little log may wait for its
-/// pages.
+/// Load that a disk of 200 I/O per second carries. Its pages are written within the window, because little log may
+/// wait for them.
 const TARGET: &str = "batches_per_s = 16\ntarget_iops = 2\n";
 
 const SHORT: &str = r#"
@@ -34,7 +34,8 @@ kind = "log_checksum"
 kind = "soft_recovery"
 "#;
 
-/// Half of the cache is kept free, so that no operation waits for a buffer while the disk is busy with other tests.
+/// Cache settings that keep half of the cache free, so that no operation waits for a buffer while other tests use the
+/// disk.
 const CACHE: &str =
     "cache_max_mib = 4\ncheckpoint_depth_mib = 1\nflush_start_percent = 25\nflush_stop_percent = 50\n";
 

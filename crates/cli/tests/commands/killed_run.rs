@@ -43,7 +43,7 @@ logs = 40
 kind = "soft_recovery"
 "#;
 
-/// When to strike.
+/// Time of the signal.
 #[derive(Clone, Copy)]
 enum Moment {
     /// Milliseconds after the first progress line of the test.

@@ -18,7 +18,7 @@ fn proofload(folder: &Path, arguments: &[&str]) -> (i32, String) {
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// How many pages a PDF says it has.
+/// Number of pages of a PDF.
 fn pages(path: &Path) -> usize {
     let bytes = std::fs::read(path).expect("a file");
     assert!(bytes.starts_with(b"%PDF-"), "{}", path.display());

@@ -253,7 +253,7 @@ fn files_of_others_are_refused_in_words_and_a_configuration_is_imported() {
     assert_eq!((status, stdout.contains("0.1000 I/O per second and mailbox")), (0, true), "{stdout}{stderr}");
 }
 
-/// Each reader checks the seals itself: a failed run made to pass, and the same without its seals.
+/// Each reader checks the seals itself: with rows changed from failed to passed, and with the seals removed as well.
 #[test]
 fn every_reader_says_first_that_rows_differ_from_their_seals() {
     let place = tempfile::tempdir().expect("a folder");

@@ -35,11 +35,11 @@ kind = "log_checksum"
 kind = "soft_recovery"
 "#;
 
-/// Small databases, and few logs.
+/// Rules for small databases and few logs.
 pub const OWN_RULES: &str =
     "[qualification]\ndatabase_size_percent = 1\nverified_logs = 1\nrecovered_logs = 10\n";
 
-/// The campaign with windows of these lengths.
+/// Campaign with windows of these lengths.
 pub fn campaign(performance_s: u32, stress_s: u32) -> String {
     let tests = TESTS
         .replace("kind = \"performance\"", &format!("kind = \"performance\"\nduration_s = {performance_s}"))
@@ -181,11 +181,11 @@ struct Worthless {
     says: Says,
 }
 
-/// What must be said.
+/// Expected text.
 enum Says {
-    /// Limits held; these conditions are among those not met.
+    /// The limits hold, and these conditions are among those not met.
     Missing(&'static [&'static str]),
-    /// Incomplete or failed: the last line begins so.
+    /// The run is incomplete or failed; start of the last line.
     Last(&'static str),
 }
 use Says::{Last, Missing};

@@ -104,7 +104,7 @@ fn a_stopped_process_leaves_a_gap_in_the_window_and_the_run_is_no_pass() {
     assert!(events(folder.path()).contains("nothing was measured meanwhile"), "{}", events(folder.path()));
 }
 
-/// Moves the clocks with these numbers in the window of a run.
+/// Moves these clocks by `ns` inside the window of a run. Returns its folder and its result.
 fn moved(ns: i64, clocks: &str) -> (tempfile::TempDir, (i32, String, String)) {
     let folder = folder();
     let mut child = start(folder.path());

@@ -26,7 +26,7 @@ fn solution(databases: u32, per_site: &str, sites: &[&str], duration_s: u32, dri
     drilled.text()
 }
 
-/// What a drill left.
+/// Evidence and output of a drill.
 struct Performed {
     report: Value,
     events: String,
@@ -56,7 +56,7 @@ fn perform(solution: &str) -> Performed {
 }
 
 impl Performed {
-    /// What was measured by a rule, by database.
+    /// Measured values of a rule, one for each database.
     fn measured(&self, rule: &str) -> Vec<f64> {
         let tests = self.report["tests"].as_array().expect("a list");
         let verdicts = tests.iter().flat_map(|test| test["verdicts"].as_array().expect("a list"));
@@ -64,7 +64,7 @@ impl Performed {
         of_rule.filter_map(|verdict| verdict["measured"].as_f64()).collect()
     }
 
-    /// The hosts that acknowledged in each epoch of each database.
+    /// Hosts that acknowledged commits, by database and epoch.
     fn reigns(&self) -> BTreeMap<(usize, u32), BTreeSet<usize>> {
         let mut reigns: BTreeMap<_, BTreeSet<usize>> = BTreeMap::new();
         for (host, entries) in &self.journals {
@@ -78,7 +78,7 @@ impl Performed {
         reigns
     }
 
-    /// What all drills have to show.
+    /// Asserts what must hold in every drill.
     fn assert_sound(&self, databases: usize, copies: usize) {
         assert!(!self.console.contains("a verdict failed"), "none did: {}", self.console);
         let rows = self.console.lines().filter(|line| line.contains(" drill_outage "));
@@ -102,7 +102,7 @@ impl Performed {
         assert!(compared.iter().all(|copy| copy.changed > 0), "{compared:?}");
     }
 
-    /// The epochs of a database in which a host acknowledged.
+    /// Number of epochs of a database in which a host acknowledged commits.
     fn epochs(&self, database: usize) -> usize {
         self.reigns().keys().filter(|(of, _)| *of == database).count()
     }

@@ -13,7 +13,7 @@ use crate::test_fleet::TestFleet;
 const LIMIT: Duration = Duration::from_secs(240);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How a scenario went.
+/// Result of a scenario.
 pub struct Performed {
     /// The exit status of the controller.
     pub status: Result<i32, String>,
@@ -175,7 +175,7 @@ fn signal(id: u32, signal: libc::c_int) {
     unsafe { libc::kill(id as libc::pid_t, signal) };
 }
 
-/// FaultState and parent of a process.
+/// State and parent of a process, from `/proc`.
 fn stat(id: u32) -> Option<(char, u32)> {
     let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let mut words = text[text.rfind(')')? + 1..].split_whitespace();
@@ -194,7 +194,7 @@ fn child_of(parent: u32) -> Option<u32> {
     living.next()
 }
 
-/// How far the run has come, by the journal of the first host.
+/// Progress of a run, from the journal of the first host.
 #[derive(Default)]
 struct Phases {
     next: usize,

@@ -6,12 +6,12 @@ use crate::net::wire::Weather;
 
 /// Seconds of the window. Every fault is over early enough for the copies to serve users again before it closes.
 const WINDOW_S: u32 = 24;
-/// The last moment of the window at which most faults may still be there.
+/// Time of the window after which only few faults may still act, ms.
 const CALM_FROM_MS: u64 = 11_000;
-/// A clock may run fast or slow by so much: two hosts then differ by no more than the protocol takes into account.
+/// Largest deviation of a clock's rate, ppm: two hosts then differ by no more than the protocol allows for.
 const DRIFT_PPM_MAX: i64 = 500;
 
-/// Where in a run a fault begins.
+/// Phase of a run in which a fault begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// The controller has started.
@@ -37,15 +37,15 @@ pub enum Process {
     Copies(usize),
 }
 
-/// What goes wrong. The controller is host 0.
+/// Kind of fault. The controller is host 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// What happens to packets, in both directions.
+    /// Weather for packets between two hosts, in both directions.
     Network(usize, usize, Weather),
-    /// Nothing arrives in this direction; everything does in the other one.
+    /// All packets from the first host to the second are lost.
     OneWay(usize, usize),
     Pause(Process),
-    /// The calendar of a host is set; it is set back at the end of the fault.
+    /// The calendar of a host is moved, and moved back at the end of the fault.
     SetCalendar(usize, i64),
     /// The bus is killed. The controller starts it again.
     KillBus,
@@ -54,7 +54,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub struct Fault {
     pub phase: Phase,
-    /// After the beginning of the phase.
+    /// Time from the start of the phase to the fault, ms.
     pub after_ms: u64,
     pub lasts_ms: u64,
     pub kind: Kind,
@@ -63,10 +63,10 @@ pub struct Fault {
 pub struct Scenario {
     pub hosts: usize,
     pub solution: String,
-    /// How fast the clocks of the controller and of each host run, in millionths.
+    /// Deviation of the clock's rate of the controller and of each host, ppm.
     pub fast_ppm: Vec<i64>,
     pub faults: Vec<Fault>,
-    /// What it is about, for the count of what all scenarios together have tried.
+    /// Words about the scenario, to count what all scenarios together have tried.
     pub about: Vec<String>,
 }
 
@@ -141,7 +141,7 @@ impl Scenario {
 }
 
 impl Dice {
-    /// When a fault of the window begins, and how long it lasts.
+    /// Draws the start of a fault in the window, and its length, ms.
     fn times(&mut self, kind: Kind) -> (u64, u64) {
         // Copies that are paused for longer than a lease and an election have been followed by others when they go on.
         if let (Kind::Pause(Process::Copies(_)), 0) = (kind, self.below(2)) {
@@ -194,7 +194,7 @@ impl Dice {
 }
 
 impl Kind {
-    /// What it is called in the count.
+    /// Name of the fault in the counts.
     pub fn name(&self) -> &'static str {
         match self {
             Kind::Network(_, _, weather) if weather.is_torn => "connections torn",

@@ -42,9 +42,9 @@ pub struct Section {
     pub path: String,
     /// Name of the entry, if it has one.
     pub name: Option<String>,
-    /// What the table describes.
+    /// Description of the table.
     pub title: String,
-    /// Its fields.
+    /// Fields of the table.
     pub fields: Vec<Field>,
 }
 
@@ -53,23 +53,23 @@ pub struct Section {
 pub struct Field {
     /// Path of the value (`host.0.cores`).
     pub path: String,
-    /// Its key.
+    /// Key of the value.
     pub key: String,
-    /// What it says.
+    /// Description of the value.
     pub title: String,
-    /// How it is written.
+    /// Kind of input that the page shows.
     pub kind: Kind,
     /// Unit of a number.
     pub unit: Option<&'static str>,
     /// Allowed range of a number, as text.
     pub range: Option<String>,
-    /// What a choice may be.
+    /// Values that a choice offers.
     pub choices: Vec<String>,
     /// Value in the file; null if the file does not set it.
     pub value: Value,
 }
 
-/// How a value is written.
+/// Kind of input for a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {

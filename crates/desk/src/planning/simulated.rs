@@ -18,15 +18,15 @@ const SEED: u64 = 1;
 /// Progress of a simulation, as the page shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Progress {
-    /// How it stands.
+    /// State of the simulation.
     pub state: SimulationState,
     /// Name of the solution.
     pub solution: String,
     /// Mailboxes that the file asks for.
     pub mailboxes_wanted: u64,
-    /// The servers that are simulated together.
+    /// Servers that are simulated together.
     pub servers: Vec<String>,
-    /// Loads that it takes.
+    /// Number of loads to simulate.
     pub loads: usize,
     /// Results so far, in ascending order of mailboxes.
     pub probed: Vec<Probed>,
@@ -34,11 +34,11 @@ pub struct Progress {
     pub refused: Vec<String>,
 }
 
-/// How a simulation stands.
+/// State of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SimulationState {
-    /// It goes on.
+    /// The simulation is running.
     Running,
     /// Every load was simulated or refused.
     Done,

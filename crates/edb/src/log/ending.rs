@@ -65,7 +65,7 @@ pub struct Rest {
 enum LastSegment {
     /// Empty: an instance writes the log.
     None,
-    /// LastSegment of a passive copy: the stretch that it wrote last.
+    /// Mark of a passive copy: the segments of the last piece of log that it wrote.
     CopyWrites(Range<u16>),
     /// Neither empty nor a mark.
     Unreadable,

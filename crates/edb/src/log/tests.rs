@@ -278,7 +278,7 @@ fn names_are_those_of_the_genuine_engine() {
     }
 }
 
-/// Log of `segments` segments with one record each; the first segments of its writes are given.
+/// Log of `segments` segments with one record each. `writes`: number of the first segment of each write.
 fn log_of_writes(segments: u16, writes: &[u16]) -> Vec<u8> {
     let mut builder = LogBuilder::new(1, 1, segments, RecordChain::default());
     let mut file = vec![0; usize::from(segments) * SEGMENT_BYTES];

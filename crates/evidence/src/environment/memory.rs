@@ -13,9 +13,9 @@ use super::{devices, read};
 pub enum InMemory {
     /// Neither the file system nor a device below it is memory, as far as the host shows.
     No,
-    /// They are; what the memory is (tmpfs, a RAM disk).
+    /// The files are in memory of this kind (tmpfs, a RAM disk).
     Yes(String),
-    /// It cannot be told; the reason.
+    /// The host does not show whether the files are in memory; with the reason.
     Unknown(String),
 }
 

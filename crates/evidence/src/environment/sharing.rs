@@ -163,7 +163,7 @@ fn part(what: &str, users: &BTreeSet<(&str, &str)>) -> Shared {
     Shared { hosts: hosts_of(users), volumes, what }
 }
 
-/// What hosts share without a row that the solution file declares it.
+/// Hardware that hosts share although the solution file does not declare it.
 pub fn undeclared(rows: &[Environment]) -> Vec<Shared> {
     let is_declared = |shared: &Shared| {
         let text = shared.text();

@@ -56,7 +56,8 @@ impl Fitting<'_> {
         (fullest, volumes)
     }
 
-    /// Entries that describe volumes of one role on a host, and these volumes. They share its databases.
+    /// Entries of the file that describe volumes of one role on a host, and the number of these volumes. The host's
+    /// databases are spread over all of them.
     fn alike(&self, host: usize, role: Role) -> (Vec<usize>, u32) {
         let volumes = self.inputs.solution.volumes.iter().enumerate();
         let alike = volumes.filter(|(_, other)| other.role == role && other.hosts.contains(&host));

@@ -143,7 +143,8 @@ impl Storage {
 }
 
 impl Use {
-    /// What a volume or pool lacks for a judgement, with the keys that would give it.
+    /// Sentence about what cannot be judged for a volume or pool, and the keys that the file lacks; `None` if all is
+    /// known.
     fn unknown(&self, keys: &str) -> Option<String> {
         let space = self.needed_gib > 0.0 && self.capacity_share.is_none();
         let logs_alone = self.role == "log" && self.log_share.is_none();

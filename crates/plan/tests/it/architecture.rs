@@ -5,10 +5,10 @@ use solution::Solution;
 
 const GOLDEN: &str = include_str!("../../../../solutions/exchange-se-golden.toml");
 
-/// What takes the SSDs of the MetaCache out of the golden example.
+/// Change that removes the SSDs of the MetaCache from the golden example.
 const WITHOUT_SSD: (&str, &str) = ("role = \"meta_cache\"", "role = \"backup\"");
 
-/// The golden example with these texts replaced, everywhere in the file.
+/// Plan of the golden example with these texts replaced everywhere in the file.
 fn changed(changes: &[(&str, &str)]) -> Plan {
     let text = changes.iter().fold(GOLDEN.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "nothing to change: {from}");

@@ -485,8 +485,8 @@ fn cautions(base: &Subject, other: &Subject) -> Vec<String> {
     cautions
 }
 
-/// Settings that differ and change figures without making another load; only those that both reports express in the
-/// same words.
+/// Settings that differ between two tests of the same load and may change its figures. Only settings that both
+/// reports express in the same words are compared.
 fn settings_apart(base: &TestReport, other: &TestReport) -> Vec<String> {
     let names = [MAINTENANCE, "Writing back starts and stops", "Checkpoint depth"];
     let value = |test: &TestReport, name: &str| {

@@ -20,7 +20,7 @@ use crate::printed_figures::{Evidence, InstanceRow, TestFigures, bounded, known,
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// What the rows of an imported run need besides its printed figures.
+/// Facts about an imported run that its rows need in addition to the printed figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {
     /// Id of the imported run.

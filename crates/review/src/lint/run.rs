@@ -86,11 +86,11 @@ pub fn lint_run(data: &RunData, recomputed: &Report, beside: &Beside) -> Vec<Fin
 
 /// Largest relative difference between the figure of a verdict and the tables, which are made by the same arithmetic.
 const EXACT: f64 = 1e-9;
-/// The same for an imported report, whose printed figures are rounded.
+/// Largest relative difference for an imported report, whose printed figures are rounded.
 const ROUNDED: f64 = 0.01;
 
-/// The same for a host of a fleet, which is judged over its own window, while the tables show the time that all hosts
-/// have in common: figures may differ by the share of the window that was not in common.
+/// Largest relative difference for a test. A host of a fleet is judged over its own window, but the tables show only
+/// the time that all hosts have in common, so its figures may differ by the share of the window outside it.
 fn exact_share(test: &TestReport) -> f64 {
     let in_common = test.verdicts.iter().find(|verdict| verdict.rule == "window_in_common");
     let Some((common_s, _)) = in_common.and_then(|verdict| verdict.measured.zip(verdict.limit)) else {

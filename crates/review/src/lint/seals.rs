@@ -13,7 +13,7 @@ pub struct Beside {
     pub html: Option<String>,
     /// The text of `junit.xml`.
     pub junit: Option<String>,
-    /// What of `attestation.json` contradicts the run.
+    /// Contradiction between `attestation.json` and the run, if there is one.
     pub attestation: Option<String>,
     /// Other files of the folder, which no seal covers.
     pub unsealed: Vec<String>,

@@ -75,7 +75,7 @@ impl Subject<'_> {
         if self.simulated { "simulated" } else { "tested" }
     }
 
-    /// That word with a capital, for titles.
+    /// "Tested" for titles, or that the runs are simulated.
     fn title(&self, tested: &str) -> String {
         if self.simulated { format!("{tested} (simulated, predicted by a model)") } else { tested.to_owned() }
     }

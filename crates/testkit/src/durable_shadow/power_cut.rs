@@ -16,7 +16,7 @@ pub enum DiskEvent {
     Write,
     /// Start, progress or end of a file's sync, without the first sector, which holds the header.
     Sync,
-    /// The same for the sync of the first sector.
+    /// Start, progress or end of the sync of a file's first sector.
     HeadSync,
     /// Creation, change or removal of a name.
     Name,

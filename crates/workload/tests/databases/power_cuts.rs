@@ -92,7 +92,7 @@ async fn load_forever(world: World, databases: Rc<Databases>, keeper: Keeper, se
     pending().await
 }
 
-/// What seeds have met.
+/// Counts over all seeds.
 #[derive(Default)]
 struct Met {
     repaired_pages: u64,

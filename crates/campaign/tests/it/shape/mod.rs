@@ -29,7 +29,7 @@ const LOG_BYTES: u64 = 1 << 20;
 const FREE_PAGES: u32 = 256;
 const EXTRA_COPIES: usize = 1;
 
-/// What is measured.
+/// Databases, cache and load of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup {
     /// An existing folder; empty for the root of a simulated host.
@@ -412,7 +412,7 @@ pub async fn age(world: &World, setup: &Setup, part: Duration, parts: u32) -> Ou
     Ok(aged)
 }
 
-/// What replaying logs cost.
+/// Cost of a replay of logs.
 #[derive(Debug, Clone)]
 pub struct Replayed {
     pub report: RecoveryReport,

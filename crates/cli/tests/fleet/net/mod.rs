@@ -102,7 +102,7 @@ impl Net {
         must("ip", &["-n", &space, "link", "set", "eth0", "up"]);
     }
 
-    /// What carries the packets of [`Net::on_wire`].
+    /// Wire of [`Net::on_wire`].
     pub fn wire(&self) -> &Wire {
         self.wire.as_ref().expect("the hosts are on a wire")
     }
@@ -119,7 +119,7 @@ impl Net {
         "10.77.0.1"
     }
 
-    /// Does something on a thread that is on the network of a host.
+    /// Runs `work` on a thread in the network of a host.
     pub fn enter<T: Send>(&self, host: usize, work: impl FnOnce() -> T + Send) -> T {
         let space = File::open(format!("/run/netns/{}", self.space(host))).expect("it exists");
         std::thread::scope(|scope| {
@@ -140,7 +140,7 @@ impl Net {
         must("ip", &["-n", &self.switch(), "link", "set", &format!("port{host}"), state]);
     }
 
-    /// Makes the way to a host slow: 24 kbit/s and no room for more than a packet at once, so that any greeting waits.
+    /// Makes the network to a host slow: 24 kbit/s and room for one packet, so that any greeting waits.
     pub fn degrade(&self, host: usize) {
         let bucket = "tbf rate 24kbit burst 1540 limit 4kb";
         let port = format!("port{host}");
@@ -149,7 +149,7 @@ impl Net {
         must("ip", &[&command[..], &words].concat());
     }
 
-    /// How often a packet to a host had to wait because its network was slow.
+    /// Number of packets to a host that waited because its network was slow.
     pub fn delayed(&self, host: usize) -> u64 {
         let (switch, port) = (self.switch(), format!("port{host}"));
         let output = Command::new("ip")
@@ -161,7 +161,7 @@ impl Net {
         after.split([',', ' ']).next().and_then(|number| number.parse().ok()).unwrap_or(0)
     }
 
-    /// Starts a program on a host; what it says is added to `log`.
+    /// Starts a program on a host; its output is appended to `log`.
     pub fn start(
         &self,
         host: usize,
@@ -202,7 +202,7 @@ impl Program {
         self.0.id()
     }
 
-    /// Its exit status; -1 after a signal, -2 if it takes longer than `limit`.
+    /// Waits for the end of the program. Returns its exit status; -1 after a signal, -2 after `limit`.
     pub fn wait(mut self, limit: Duration) -> i32 {
         let started = Instant::now();
         loop {

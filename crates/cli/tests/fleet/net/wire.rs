@@ -18,16 +18,16 @@ use std::time::{Duration, Instant};
 /// Packets of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Weather {
-    /// All are lost.
+    /// Whether all packets are lost.
     pub is_cut: bool,
-    /// Packets lost, of 100.
+    /// Lost packets, percent.
     pub lost_pct: u64,
-    /// Packets held back, of 100, by up to `late_ms`, so that later ones overtake them.
+    /// Packets that are held back by up to `late_ms`, so that later ones overtake them, percent.
     pub late_pct: u64,
     pub late_ms: u64,
-    /// Every packet takes this long.
+    /// Delay of every packet, ms.
     pub delay_ms: u64,
-    /// Every connection that sends something is reset.
+    /// Whether every connection is reset when it sends data.
     pub is_torn: bool,
 }
 
@@ -76,7 +76,7 @@ impl Wire {
         Wire { state, is_over, carrier: Some(carrier) }
     }
 
-    /// From now on this is what happens to packets from one host to another.
+    /// Sets the weather for packets from one host to another.
     pub fn set(&self, from: usize, to: usize, weather: Weather) {
         self.state.lock().expect("the carrier lives").weather.insert((from, to), weather);
     }
@@ -91,7 +91,7 @@ impl Drop for Wire {
     }
 }
 
-/// A packet that is on its way. The one that is due first is the greatest.
+/// Packet in flight. In the order of the heap the packet that is due first is the greatest.
 #[derive(PartialEq, Eq)]
 struct Waiting {
     due: Instant,
@@ -121,7 +121,7 @@ struct Carrier {
 }
 
 impl Carrier {
-    /// Waits for packets, and carries those that have come or are due.
+    /// Waits for packets, and delivers those that are due.
     fn turn(&mut self) {
         let now = Instant::now();
         let until_due = self.waiting.peek().map(|waiting| waiting.due.saturating_duration_since(now));

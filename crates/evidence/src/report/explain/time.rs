@@ -8,7 +8,7 @@ use super::facts::{Facts, Found, LOG, READ, Seconds, mean_ms, middle, ms};
 
 /// Milliseconds from which on a request has waited for something that failed.
 const SILENCE_MS: f64 = 1_500.0;
-/// The same silence as a multiple of the usual latency, at least: behind a long queue nothing completes for a while.
+/// Smallest silence as a multiple of the usual latency, because behind a long queue nothing completes for a while.
 const SILENCE_LATENCIES: f64 = 5.0;
 /// Seconds in a row without a completion that are no chance, where at least [`USUAL_PER_S`] operations complete in
 /// one.
