@@ -541,6 +541,7 @@ impl OpenInstance {
         }));
     }
 
+    /// Adds what the instance has counted since the last call: stalls, closed logs, growth of its databases.
     fn add_counts(&self, page_bytes: u32, log: &mut LogCounts, databases: &mut [DatabaseCounts]) {
         let now = LastCounts { cache: self.instance.cache_status(), log_rolls: self.instance.log_rolls() };
         let last = self.last.replace(now);

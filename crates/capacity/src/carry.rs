@@ -104,6 +104,7 @@ fn told(cases: &[Case], servers: Vec<String>, variants: Vec<Variant>) -> Result<
 }
 
 impl<'a> Looking<'a> {
+    /// Prepares the search between the smallest load that can be simulated and the lowest limit of the plan.
     fn new(solution: &'a Solution, seed: u64) -> Result<Looking<'a>, WishError> {
         let scaling = Scaling::of(solution)?;
         let limits = plan_limits(&scaling);

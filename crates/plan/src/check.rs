@@ -227,6 +227,7 @@ fn placement(inputs: &Inputs<'_>, layout: &Layout, failures: &Failures, judge: J
 
 type Judge<'a> = &'a mut dyn FnMut(&'static str, bool, String);
 
+/// Check: each database has the wanted copies in its home site, in the next site, and so on.
 fn copies_wished(inputs: &Inputs<'_>, layout: &Layout, judge: Judge<'_>) {
     let wrong = layout.databases.iter().find(|database| {
         let home = inputs.servers[usize::from(database.copies[0].server)].site;

@@ -292,6 +292,7 @@ fn copies_per_round(inputs: &Inputs<'_>) -> u32 {
     (0..sites).map(arriving).max().unwrap_or(1).max(1)
 }
 
+/// Layout of these databases, with the worst outcome of the kind of failure to survive.
 fn laid_out(inputs: &Inputs<'_>, databases: u32, survive: Survive) -> LaidOut {
     let layout = layout::generate(inputs, databases);
     let failures = failure::failures(inputs, &layout, &[]);

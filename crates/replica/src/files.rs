@@ -215,6 +215,7 @@ impl Files {
         Ok(())
     }
 
+    /// Writes pages of another copy: into the file while the copy is seeded, else through the standby.
     async fn write_pages(&mut self, pages: &[PageCopy]) -> Result<()> {
         if matches!(self.meta.patch, Some(PageRequest::From(_))) {
             return self.write_file(pages).await;

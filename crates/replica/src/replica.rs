@@ -316,6 +316,7 @@ impl Driver {
         self.stopped.set(true);
     }
 
+    /// Carries out a job of the disk task. Returns the input that tells the state machine about it, if there is one.
     async fn carry_out(self: &Rc<Self>, files: &mut Files, job: DiskJob) -> Result<Option<Input>> {
         Ok(Some(match job {
             DiskJob::Disk { ticket, op } => {

@@ -51,6 +51,7 @@ pub fn export(folder: &Path, name: &str, files: &[(&str, String)]) -> Result<Pat
     Ok(path)
 }
 
+/// Returns the name if a page may choose it: one path component without special characters.
 fn checked(name: &str) -> Result<&str, WriteError> {
     let wrong = |why| Err(WriteError::Name(name.to_owned(), why));
     if name.is_empty() || name.len() > NAME_MAX {

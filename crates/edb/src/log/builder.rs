@@ -119,6 +119,7 @@ impl LogBuilder {
         self.position()
     }
 
+    /// Appends a record in pieces, one for each segment that it reaches. Seals a segment that has no room for a piece.
     fn put_pieces(&mut self, record: &[u8], time: LogTime) {
         let total = (record.len() as u32).to_le_bytes();
         let mut rest = record;

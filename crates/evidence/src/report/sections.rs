@@ -396,6 +396,7 @@ fn furthest(quarters: impl Iterator<Item = Option<f64>>, mean: Option<f64>) -> O
         .try_fold(0.0f64, |most, next| Some(most.max(next?)))
 }
 
+/// Page fault stalls per second of all hosts, over the samples of the window; `None` without such rows.
 fn stalls(view: &TestView<'_>) -> Option<StallRow> {
     let mut samples = vec![0u64; view.samples.len()];
     for point in view.counters(Scope::All, Counter::PageFaultStalls) {

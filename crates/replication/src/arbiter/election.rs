@@ -94,6 +94,8 @@ impl Database {
         }
     }
 
+    /// Goes through the candidates, best first. Orders the first to fetch log that others hold beyond its own, if there
+    /// is time for it; else activates the first whose loss the dial allows. Without one the database stays dismounted.
     fn decide(&mut self, turn: &mut Turn<'_>) {
         if let MountState::Electing(election) = &mut self.state
             && let Some(late) = election.catching_up.take_if(|current| turn.now_ms >= current.deadline_ms)

@@ -33,6 +33,7 @@ enum MountState {
         heard_ms: u64,
         moving: Option<Moving>,
     },
+    /// The active copy was lost; the arbiter waits until its lease has certainly expired.
     Deposing {
         until_ms: u64,
     },
@@ -259,6 +260,8 @@ impl Database {
         }
     }
 
+    /// Handles a lease renewal. The first one of a candidate that was told to mount makes it the active copy; those of
+    /// the active copy extend its lease once the record holds their new generation or partner. All others are dropped.
     fn on_renewal(&mut self, renewal: Renewal, turn: &mut Turn<'_>) {
         match &mut self.state {
             MountState::Mounting { epoch, candidate, loss, .. }

@@ -195,6 +195,7 @@ impl CopyMachine {
         out.push(Effect::Mount { epoch });
     }
 
+    /// Ends the active role: dismounts the database. `drained`: end of the log, after a handover without loss.
     pub(super) fn step_down(&mut self, why: StepDown, drained: Option<Position>, out: &mut Vec<Effect>) {
         if let Role::Active(active) = &self.role {
             let epoch = active.epoch;

@@ -39,7 +39,8 @@ enum Role {
     Failed,
 }
 
-/// Step that follows once a [`DiskOp`] is durable.
+/// Step that follows once a [`DiskOp`] is durable. `Stretch`: pages of the database file while the copy is seeded;
+/// `Patch`: pages of another copy that replace its own.
 enum Pending {
     Stored { end: Position, from: HostId },
     Saved { promised: Epoch, report: bool, progress: bool, ask_lease: bool },
@@ -299,6 +300,7 @@ impl CopyMachine {
         out.push(Effect::Disk { ticket, op });
     }
 
+    /// Handles the end of a disk operation, which is durable now. Unknown tickets are dropped.
     fn on_disk(&mut self, now_ms: u64, ticket: u64, out: &mut Vec<Effect>) {
         let Some(pending) = self.pending.remove(&ticket) else { return };
         match pending {

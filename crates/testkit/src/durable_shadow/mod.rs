@@ -67,6 +67,7 @@ impl ShadowHost {
         Ok(ShadowHost::seeing(Names::take_up(left)?, inner, options))
     }
 
+    /// Creates the host with these visible names.
     fn seeing(names: Names, inner: Rc<dyn Host>, options: ShadowOptions) -> ShadowHost {
         let shared = Rc::new(Shared {
             inner: inner.clone(),

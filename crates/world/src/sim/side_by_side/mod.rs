@@ -97,6 +97,8 @@ pub fn side_by_side<M: Send, T: Send>(
     })
 }
 
+/// Passes the messages of all domains to `merge` in the order of virtual time, until every domain has ended. A message
+/// waits until no domain can send an earlier one.
 fn merge_all<M>(
     clocks: &Clocks,
     messages: &mpsc::Receiver<(Time, usize, M)>,
