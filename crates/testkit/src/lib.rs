@@ -31,6 +31,15 @@ pub fn skip(what: &str) {
     eprintln!("SKIPPED: {what}");
 }
 
+/// A folder whose files are in memory, where the machine has such a file system: what hosts and processes do to one
+/// another must not hang on a disk that is slow or busy. It goes with the value.
+///
+/// # Panics
+/// If no folder can be made.
+pub fn folder_in_memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder can be made")
+}
+
 /// Whether `command` runs (its arguments should make it end at once). Prints what is skipped if it does not.
 ///
 /// # Panics

@@ -226,7 +226,7 @@ fn no_acknowledged_commit_is_lost_when_the_active_copy_and_then_the_controller_d
     if !testkit::has_tool("nats-server", &["--version"], "sudo apt-get install -y nats-server") {
         return;
     }
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+    let folder = testkit::folder_in_memory();
     let fleet = TestFleet::new(folder.path(), 3, "1 2 3", &format!("127.0.0.1:{}", free_port()));
     in_local(async {
         let _server = fleet.server();
@@ -268,7 +268,7 @@ fn no_acknowledged_commit_is_lost_when_the_active_copy_and_then_the_controller_d
 
 #[test]
 fn members_that_lie_over_the_copy_port_never_change_a_healthy_copy() {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+    let folder = testkit::folder_in_memory();
     let fleet = folder.path().join("fleet");
     let names: Vec<String> = hosts(3).into_values().collect();
     make(&fleet, &names, "127.0.0.1:4222").expect("a fleet");
@@ -317,7 +317,7 @@ fn four_hosts_lose_one_and_cut_one_off_and_no_acknowledged_commit_is_lost() {
     if !net::can_run() {
         return;
     }
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+    let folder = testkit::folder_in_memory();
     let net = Net::new(4);
     let program = std::env::current_exe().expect("this test");
     let start = |host: usize| {

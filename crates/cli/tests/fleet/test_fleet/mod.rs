@@ -33,8 +33,7 @@ impl TestFleet {
     /// Hosts h1, h2 and so on, with credentials and this solution file. `clocks` are the clocks of the
     /// controller and the hosts.
     pub fn of(solution: &str, net: Net, hosts: usize, clocks: Option<Clocks>) -> TestFleet {
-        // On a disk: unbuffered I/O is refused by memory file systems, and so is a run there.
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+        let folder = testkit::folder_in_memory();
         let fleet = TestFleet { folder, net, hosts, clocks, out: "runs" };
         std::fs::write(fleet.path("solution.toml"), solution).expect("writable");
         let address = format!("{}:4222", fleet.net.controller_address());
@@ -128,7 +127,9 @@ impl TestFleet {
     }
 
     pub fn run(&self, more: &[&str]) -> Program {
-        self.program(&[&["fleet", "run", "solution.toml", "--fleet", "fleet"], more].concat())
+        self.program(
+            &[&["fleet", "run", "solution.toml", "--fleet", "fleet", "--allow-memory"], more].concat(),
+        )
     }
 
     /// Takes up the run of [`TestFleet::run`].
@@ -139,7 +140,8 @@ impl TestFleet {
 
     /// A run beside that of [`TestFleet::run`], with the folder and log of this name.
     pub fn run_beside(&self, name: &str) -> Program {
-        let arguments = ["fleet", "run", "solution.toml", "--fleet", "fleet", "--out", name];
+        let arguments =
+            ["fleet", "run", "solution.toml", "--fleet", "fleet", "--allow-memory", "--out", name];
         self.start(0, &arguments, &format!("{name}.log"))
     }
 
