@@ -48,7 +48,7 @@ kind = "backup_to_disk"
 kind = "restore"
 [[test]]
 kind = "log_generation"
-duration_s = 3
+duration_s = 300
 logs = 2
 [[test]]
 kind = "soft_recovery"

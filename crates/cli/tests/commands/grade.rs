@@ -3,9 +3,8 @@
 
 use crate::program::{LATENCIES_NOT_JUDGED, folder_with, output, small_deployment};
 
-/// Load that a disk of 200 I/O per second carries. Its pages are written within the window, because little log may
-/// wait for them.
-const TARGET: &str = "batches_per_s = 16\ntarget_iops = 2\n";
+/// A load that a disk of 200 I/O per second carries beside those of the other tests.
+const TARGET: &str = "batches_per_s = 0.5\ntarget_iops = 2\n";
 
 const SHORT: &str = r#"
 [[test]]
@@ -64,6 +63,7 @@ latency_change_percent = 100000
 
 fn deployment(more: &str) -> String {
     let paced = small_deployment("Small", 24, 1).replace("sessions = 4\n", TARGET);
+    let paced = paced.replace("volume = \"V\"\n", "volume = \"V\"\nlog_file_kib = 128\n");
     let paced = paced.replace("cache_max_mib = 4\n", CACHE);
     format!("{paced}{LATENCIES_NOT_JUDGED}{more}")
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::program::{folder_with, lint_newest_run, output, proofload, small_deployment};
+use crate::program::{lint_newest_run, output, proofload, small_deployment};
 use testkit::browser::{Visit, has_browser, shows};
 use testkit::synthetic;
 use testkit::synthetic::Shape;
@@ -16,7 +16,10 @@ fn folder(duration_s: u32) -> tempfile::TempDir {
     let tests = format!(
         "[[test]]\nkind = \"init\"\n[[test]]\nkind = \"performance\"\nwarmup_limit_s = 1\nduration_s = {duration_s}\n"
     );
-    folder_with("small.toml", &(small_deployment("Small <b>&", 24, 1) + &tests))
+    let folder = testkit::folder_in_memory();
+    let text = small_deployment("Small <b>&", 24, 1) + &tests;
+    std::fs::write(folder.path().join("small.toml"), text).expect("writable");
+    folder
 }
 
 /// Ends a child that a failed assertion leaves behind.
@@ -55,7 +58,15 @@ fn the_live_view_takes_the_terminal_and_gives_it_back() {
     }
     let folder = folder(6);
     let output = Command::new("python3")
-        .args(["-c", ON_A_TERMINAL, env!("CARGO_BIN_EXE_proofload"), "run", "small.toml", "--live"])
+        .args([
+            "-c",
+            ON_A_TERMINAL,
+            env!("CARGO_BIN_EXE_proofload"),
+            "run",
+            "small.toml",
+            "--live",
+            "--allow-memory",
+        ])
         .current_dir(folder.path())
         .stdin(Stdio::null())
         .output()
@@ -232,7 +243,7 @@ fn a_solution_file_opens_the_desk_on_a_loopback_address_alone() {
 #[test]
 fn a_running_run_is_served_live_and_hostile_names_are_no_markup() {
     let folder = folder(600);
-    let mut run = proofload(folder.path(), &["run", "small.toml", "--live"]);
+    let mut run = proofload(folder.path(), &["run", "small.toml", "--live", "--allow-memory"]);
     run.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut run = Running(run.spawn().expect("the program starts"));
     let runs = folder.path().join("runs");
@@ -286,7 +297,7 @@ fn a_running_run_is_served_live_and_hostile_names_are_no_markup() {
 fn a_run_gives_csv_json_and_answers_in_sql() {
     let folder = folder(2);
     let program = |arguments: &[&str]| output(folder.path(), arguments);
-    let (status, stdout, stderr) = program(&["run", "small.toml"]);
+    let (status, stdout, stderr) = program(&["run", "small.toml", "--allow-memory"]);
     assert!((0..2).contains(&status), "{stdout}{stderr}");
     let id = std::fs::read_dir(folder.path().join("runs")).expect("readable").next().expect("a run");
     let run = id.expect("readable").path().to_string_lossy().into_owned();
