@@ -19,6 +19,7 @@ use std::time::Instant;
 
 use results::IoClass;
 use shape::{Bench, Counted, Outcome, Replayed, Setup, recover};
+use workload::mix::Mix;
 use world::Duration;
 use world::real::{RealConfig, run};
 
@@ -56,6 +57,7 @@ fn setup_of(folder: &str, cache_mib: &str, ratio: &str, warm_up: &str, batches: 
         databases: 1,
         bytes: cache_bytes * ratio.parse::<u64>()?,
         cache_bytes,
+        mix: Mix::EXCHANGE_2010,
         sessions: 2,
         warm_up: warm_up.parse()?,
         batches: batches.parse()?,
@@ -102,6 +104,7 @@ fn shapes(warm_up: u64, batches: u64, logs: u64) -> Outcome<()> {
             databases: 2,
             bytes: gib * GIB,
             cache_bytes: GIB / 4,
+            mix: Mix::EXCHANGE_2010,
             sessions: 2,
             warm_up,
             batches,
@@ -134,6 +137,7 @@ fn speed(warm_up: u64, batches: u64) -> Outcome<()> {
         databases: 1,
         bytes: 1024 * GIB,
         cache_bytes: GIB / 4,
+        mix: Mix::EXCHANGE_2010,
         sessions: 2,
         warm_up,
         batches,

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use results::figures::{counted, number};
 use results::{IoClass, Origin, Parameter, Severity};
-use solution::{EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec};
-use workload::mix::Mix;
+use solution::{EngineGeneration, EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec};
+use workload::mix::{BatchShape, Mix};
 use world::{Duration, Task, Time};
 
 use crate::devices::Devices;
@@ -509,6 +509,10 @@ pub fn mix_of(load: &LoadSpec) -> Mix {
         delete_pct: f64::from(mix.delete),
         replace_pct: f64::from(mix.replace),
         lazy_pct: f64::from(mix.lazy),
+        shape: match load.engine {
+            EngineGeneration::E2013 => BatchShape::OneRow,
+            EngineGeneration::E2013Early => BatchShape::TwoRows,
+        },
     }
 }
 

@@ -246,7 +246,7 @@ pub fn all_pass(verdicts: &[Verdict]) -> bool {
 mod tests {
     use results::judge::WindowFold;
     use results::{CounterSample, IoClass, IoTotals, Sample};
-    use solution::{Generation, LoadMode, Mix};
+    use solution::{EngineGeneration, Generation, LoadMode, Mix};
 
     use super::*;
 
@@ -258,6 +258,7 @@ mod tests {
             tolerance,
             idle_factor: 1.0,
             mix: Mix::of(Generation::E2016),
+            engine: EngineGeneration::default(),
             copies: 1,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use results::grade::{CONDITIONS, TESTS};
 use results::{Row, Rule, WorldKind};
-use solution::{Generation, InstanceSpec, Mix, Solution, TestKind};
+use solution::{EngineGeneration, Generation, InstanceSpec, Mix, Solution, TestKind};
 
 /// Conditions about figures per batch, which depend on the mix of the load.
 const SHAPE: [&str; 4] =
@@ -54,6 +54,7 @@ fn has_published_shape(solution: &Solution) -> bool {
     let is_published = |one: &InstanceSpec| one.page_bytes == page_bytes && one.log_file_bytes == log_bytes;
     solution.generation <= Generation::E2016
         && solution.load.mix == Mix::of(Generation::E2016)
+        && solution.load.engine == EngineGeneration::default()
         && instances.all(is_published)
 }
 

@@ -46,10 +46,10 @@ pub use error::{Mistake, Result, SolutionError, did_you_mean};
 pub use examples::{EXAMPLES, Example};
 pub use faults::{Fault, FaultKind};
 pub use file::{
-    BuildingBlock, Compression, Copies, Dag, Deduplication, Disk, DrillEventKind, Enclosure, ErasureCoding,
-    Fleet, Generation, LagLogRule, Mix, MountDial, Partner, PoolIo, Qualification, Raid, ReadCache,
-    RemoteCopy, RemoteRule, ReplicatedStore, Role, Scope, Site, Snapshots, StorageArray, Store, TestKind,
-    Users, WhenLinkLost, WhenLost,
+    BuildingBlock, Compression, Copies, Dag, Deduplication, Disk, DrillEventKind, Enclosure,
+    EngineGeneration, ErasureCoding, Fleet, Generation, LagLogRule, Mix, MountDial, Partner, PoolIo,
+    Qualification, Raid, ReadCache, RemoteCopy, RemoteRule, ReplicatedStore, Role, Scope, Site, Snapshots,
+    StorageArray, Store, TestKind, Users, WhenLinkLost, WhenLost,
 };
 pub use group::{ListedDatabase, MAX_DATABASES, MAX_MOUNTED, Placement};
 pub use hosts::{DatabaseSpec, HostSpec, InstanceSpec, MAX_MEMBERS, VolumeInfo};

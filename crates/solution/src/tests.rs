@@ -61,6 +61,7 @@ pub(crate) fn load(
         tolerance: load.tolerance_percent.unwrap_or(0.0) / 100.0,
         idle_factor: load.idle_factor.unwrap_or(idle_factor_of(generation)),
         mix,
+        engine: file.engine.generation,
         copies: load.copies.unwrap_or(copies.total()),
     }
 }

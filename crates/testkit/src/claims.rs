@@ -177,6 +177,7 @@ pub const ROWS: &[Row] = &[
         "16",
         Harmless("the cache is filled to its most; cache_filled_percent judges that"),
     ),
+    ("engine.generation", "\"2013-early\"", Run("reads_per_batch")),
     ("engine.cache_max_mib", "65536", Run("cache_ratio")),
     (
         "engine.checkpoint_depth_mib",

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use btree::{EntryData, NodeKey, Pager, Seek, tree, update};
 use engine::{Durability, Instance, Transaction};
 
-use crate::mix::{Mix, Operation, OperationKind, Random, scale};
+use crate::mix::{BatchShape, Mix, Operation, OperationKind, Random, scale};
 use crate::schema::{Entry, FOLDERS, Schema, Tree, conversation_key, id_of_row_key, row_key};
 use crate::template::TemplateDatabase;
 
@@ -137,16 +137,22 @@ impl Mailboxes {
         seat: u32,
     ) -> Result<()> {
         for operation in mix.batch(run_seed, database_index, number) {
-            self.operation(operation, seat % FOLDERS + 1).await?;
+            self.operation(operation, mix.shape, seat % FOLDERS + 1).await?;
         }
         Ok(())
     }
 
-    async fn operation(&self, operation: Operation, folder: u32) -> Result<()> {
+    async fn operation(&self, operation: Operation, shape: BatchShape, folder: u32) -> Result<()> {
         let mut picks = Random::new(operation.pick);
         for _ in 0..TRIES_MAX {
             let mut transaction = self.instance.begin();
-            let tried = self.attempt(&mut transaction, operation.kind, picks.next_u64(), folder).await;
+            let tried = match self.visit(&mut transaction, operation.kind, shape, &mut picks).await {
+                Ok(()) => {
+                    let pick = picks.next_u64();
+                    self.attempt(&mut transaction, operation.kind, pick, folder).await
+                }
+                Err(error) => tried_again(error),
+            };
             match tried {
                 Ok(Tried::Done(version)) => {
                     let durability = if operation.lazy { Durability::Lazy } else { Durability::Durable };
@@ -187,11 +193,27 @@ impl Mailboxes {
         };
         match outcome {
             Ok(version) => Ok(Tried::Done(Some(version))),
-            // A row that was there a moment ago has been deleted by another transaction: that is a conflict, too.
-            Err(SessionError::Engine(engine::Error::Conflict | engine::Error::NotFound)) => {
-                Ok(Tried::Conflict)
+            Err(error) => tried_again(error),
+        }
+    }
+
+    /// Goes to the row of another message, if the shape of the batch says so.
+    async fn visit(
+        &self,
+        transaction: &mut Transaction,
+        kind: OperationKind,
+        shape: BatchShape,
+        picks: &mut Random,
+    ) -> Result<()> {
+        if shape == BatchShape::OneRow {
+            return Ok(());
+        }
+        let (id, version) = self.pick_row(transaction, picks.next_u64()).await?;
+        match kind {
+            OperationKind::Insert | OperationKind::Replace => {
+                self.replace_entry(transaction, Entry::Row { id, version: version + 1 }).await
             }
-            Err(error) => Err(error),
+            OperationKind::Delete | OperationKind::Read => Ok(()),
         }
     }
 
@@ -358,6 +380,15 @@ impl Mailboxes {
 
     fn wrong(&self, tree: Tree, key: &[u8]) -> SessionError {
         SessionError::WrongRow { database: self.database, tree, key: key.to_vec() }
+    }
+}
+
+/// Result of an attempt that met this error. A row that was there a moment ago has been deleted by another
+/// transaction: that is a conflict, too.
+fn tried_again<T>(error: SessionError) -> Result<Tried<T>> {
+    match error {
+        SessionError::Engine(engine::Error::Conflict | engine::Error::NotFound) => Ok(Tried::Conflict),
+        error => Err(error),
     }
 }
 

@@ -8,6 +8,7 @@
 
 use crate::shape::{Aged, Setup, age};
 use results::IoClass;
+use workload::mix::Mix;
 use world::Duration;
 
 /// Setup with two sessions. With the pause `rest` after each batch they do about as many batches as the sessions of
@@ -18,6 +19,7 @@ fn setup(bytes: u64, cache_bytes: u64, rest: Duration) -> Setup {
         databases: 1,
         bytes,
         cache_bytes,
+        mix: Mix::EXCHANGE_2010,
         sessions: 2,
         warm_up: 0,
         batches: 0,

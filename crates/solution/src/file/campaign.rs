@@ -84,10 +84,24 @@ impl Mix {
     }
 }
 
+/// Builds of the database engine that the papers tell apart by their I/O per batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum EngineGeneration {
+    /// Since build 15.00.0712; also in place of every older version.
+    #[default]
+    #[serde(rename = "2013")]
+    E2013,
+    /// First builds of Exchange 2013 (15.00.0516): each operation goes to one more row.
+    #[serde(rename = "2013-early")]
+    E2013Early,
+}
+
 /// `[engine]`: parameters of the database engine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Engine {
+    /// Builds of the engine whose batches the load imitates.
+    pub generation: EngineGeneration,
     /// Smallest page cache per database in MiB: recorded, since published reports print it, and without effect.
     /// When not given it is 32, or `cache_max_mib` if that is smaller.
     pub cache_min_mib: Option<u64>,
@@ -119,6 +133,7 @@ impl Engine {
 impl Default for Engine {
     fn default() -> Self {
         Engine {
+            generation: EngineGeneration::default(),
             cache_min_mib: None,
             cache_max_mib: 256,
             checkpoint_depth_mib: 20,

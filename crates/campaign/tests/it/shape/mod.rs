@@ -37,6 +37,7 @@ pub struct Setup {
     pub databases: u32,
     pub bytes: u64,
     pub cache_bytes: u64,
+    pub mix: Mix,
     pub sessions: u32,
     /// Batches per database before counting begins.
     pub warm_up: u64,
@@ -240,7 +241,7 @@ impl Stand {
             while self.next.get() < until && !enough() {
                 let batch = self.next.replace(self.next.get() + 1);
                 let seed = self.setup.seed;
-                self.mailboxes.batch(&Mix::EXCHANGE_2010, seed, self.number, batch, batch as u32).await?;
+                self.mailboxes.batch(&self.setup.mix, seed, self.number, batch, batch as u32).await?;
                 self.note_growth(batch)?;
                 if !self.setup.rest.is_zero() {
                     self.world.sleep(self.setup.rest).await;
