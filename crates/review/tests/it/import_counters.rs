@@ -134,6 +134,34 @@ fn rates_come_back_within_one_percent_in_english_and_german_with_both_counts_of_
     }
 }
 
+/// The samples of a counter log as `Get-Counter` gives them: one to a row, counters in lower case.
+fn samples(log: &str) -> String {
+    let cells =
+        |line: &str| line.split(',').map(|cell| cell.trim_matches('"').to_owned()).collect::<Vec<_>>();
+    let mut lines = log.lines();
+    let paths = cells(lines.next().expect("a header"));
+    let mut text = "#TYPE Microsoft.PowerShell.Commands.GetCounter.PerformanceCounterSample\r\n\
+                    \"Path\",\"InstanceName\",\"CookedValue\",\"Timestamp\",\"Status\"\r\n"
+        .to_owned();
+    for row in lines.map(cells) {
+        for (path, value) in paths.iter().zip(&row).skip(1) {
+            let (path, time) = (path.to_lowercase(), &row[0]);
+            text += &format!("\"{path}\",\"x\",\"{value}\",\"{time}\",\"0\"\r\n");
+        }
+    }
+    text
+}
+
+#[test]
+fn samples_of_get_counter_give_the_rates_that_went_in_and_a_damaged_row_is_named() {
+    let text = samples(&log("S1", 1..=DATABASES, 0..24, ENGLISH, &plain));
+    assert!(is_counters(text.as_bytes()));
+    assert_round_trip(&profile_of(std::slice::from_ref(&text), Some(1000)));
+    let damaged = text.replacen("\\\\s1", "s1", 1);
+    let error = profile(&[("a.csv".into(), damaged.into_bytes())], None).err().expect("it is refused");
+    assert!(error.to_string().contains("a.csv:3: 1 rows are no samples"), "{error}");
+}
+
 #[test]
 fn umlauts_of_any_encoding_are_understood() {
     let style = Style { german: true, ..ENGLISH };

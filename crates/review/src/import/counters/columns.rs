@@ -145,7 +145,7 @@ fn column(path: &str) -> Option<(Subject, Figure, usize)> {
         let name = database(instance)?;
         return Some((Subject::Database { server, name }, figure, rank));
     }
-    if is_one_of(object, &DISK_OBJECTS) && instance != "_Total" {
+    if is_one_of(object, &DISK_OBJECTS) && !instance.eq_ignore_ascii_case("_Total") {
         let (figure, rank) = figure_of(counter, &DISK)?;
         return Some((Subject::Disk { server, name: instance.to_owned() }, figure, rank));
     }

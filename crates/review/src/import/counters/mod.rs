@@ -1,4 +1,5 @@
-//! Performance counters of servers that run today, as `relog -f csv` and `typeperf` write them, into a profile.
+//! Performance counters of servers that run today, as `relog -f csv`, `typeperf` and `Get-Counter` write them, into
+//! a profile.
 //!
 //! Limits: rates and counts only; what a counter does not say (who uses a database) stays marked. Times are those of
 //! the servers, so logs of several time zones do not belong together.
@@ -6,6 +7,7 @@
 mod columns;
 mod log;
 mod profile;
+mod samples;
 
 pub use profile::Profile;
 
@@ -15,7 +17,8 @@ use log::Logs;
 /// Whether a file is a counter log of Windows, by its beginning.
 pub fn is_counters(bytes: &[u8]) -> bool {
     let start: Vec<u8> = bytes.iter().take(512).copied().filter(|&byte| byte != 0).collect();
-    start.windows(5).any(|part| part == b"(PDH-")
+    let has = |what: &[u8]| start.windows(what.len()).any(|part| part == what);
+    has(b"(PDH-") || has(b"CookedValue")
 }
 
 /// Makes the profile of users from counter logs, each with the name of its file. `mailboxes` are those of the
@@ -30,6 +33,10 @@ pub fn profile(files: &[(String, Vec<u8>)], mailboxes: Option<u64>) -> Result<Pr
         .map(|(name, bytes)| {
             // Names of counters are found without their umlauts, so that any encoding will do.
             let text = decode(bytes).unwrap_or_else(|_| String::from_utf8_lossy(bytes).into_owned());
+            let text = match samples::is_samples(&text) {
+                true => samples::wide(name, &text, &mut reasons),
+                false => text,
+            };
             (name.as_str(), text)
         })
         .collect();
