@@ -4,7 +4,7 @@
 use crate::program::{LATENCIES_NOT_JUDGED, folder_with, output, small_deployment};
 
 /// A load that a disk of 200 I/O per second carries beside those of the other tests.
-const TARGET: &str = "batches_per_s = 0.5\ntarget_iops = 2\n";
+const TARGET: &str = "batches_per_s = 2\ntarget_iops = 2\n";
 
 const SHORT: &str = r#"
 [[test]]
@@ -12,13 +12,13 @@ kind = "init"
 [[test]]
 kind = "performance"
 duration_s = 20
-warmup_limit_s = 4
+warmup_limit_s = 15
 [[test]]
 kind = "database_checksum"
 [[test]]
 kind = "stress"
 duration_s = 20
-warmup_limit_s = 4
+warmup_limit_s = 15
 [[test]]
 kind = "database_checksum"
 [[test]]
@@ -36,7 +36,7 @@ kind = "soft_recovery"
 /// Cache settings that keep half of the cache free, so that no operation waits for a buffer while other tests use the
 /// disk.
 const CACHE: &str =
-    "cache_max_mib = 4\ncheckpoint_depth_mib = 1\nflush_start_percent = 25\nflush_stop_percent = 50\n";
+    "cache_max_mib = 2\ncheckpoint_depth_mib = 1\nflush_start_percent = 25\nflush_stop_percent = 50\n";
 
 const OWN_RULES: &str = r#"
 [qualification]
@@ -62,7 +62,7 @@ latency_change_percent = 100000
 "#;
 
 fn deployment(more: &str) -> String {
-    let paced = small_deployment("Small", 24, 1).replace("sessions = 4\n", TARGET);
+    let paced = small_deployment("Small", 96, 1).replace("sessions = 4\n", TARGET);
     let paced = paced.replace("volume = \"V\"\n", "volume = \"V\"\nlog_file_kib = 128\n");
     let paced = paced.replace("cache_max_mib = 4\n", CACHE);
     format!("{paced}{LATENCIES_NOT_JUDGED}{more}")
