@@ -158,7 +158,7 @@ fn samples_of_get_counter_give_the_rates_that_went_in_and_a_damaged_row_is_named
     assert!(is_counters(text.as_bytes()));
     assert_round_trip(&profile_of(std::slice::from_ref(&text), Some(1000)));
     let damaged = text.replacen("\\\\s1", "s1", 1);
-    let error = profile(&[("a.csv".into(), damaged.into_bytes())], None).err().expect("it is refused");
+    let error = profile(&[("a.csv".into(), damaged.into_bytes())], None).expect_err("it is refused");
     assert!(error.to_string().contains("a.csv:3: 1 rows are no samples"), "{error}");
 }
 
