@@ -1,8 +1,8 @@
 //! `assumptions.toml`: every number of a model, with its source.
 //!
 //! A value stands as `{ value = .., source = ".." }`. Sources begin with `data sheet:`, `paper:`, `published:` (one of
-//! the five papers in `published/`) or `assumption:` and say which, or why. A table names a part; its values without
-//! their sources become the type of that part.
+//! the five papers in `published/`), `measured:` or `assumption:` and say which, or why. A table names a part; its values
+//! without their sources become the type of that part.
 
 use std::collections::BTreeMap;
 
@@ -14,6 +14,7 @@ use crate::hardware::{
     CloneReads, Controller, DriveModel, DynamicPool, HostCosts, Link, LogStore, ReadCache, Rebuild,
     RemoteCopyCosts, ReplicatedStore, TieredPool, WriteCache,
 };
+use crate::measured::{Form, MeasuredStorage};
 
 /// Value of the assumptions with its source.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +34,10 @@ pub struct Assumptions {
     sources: Vec<Source>,
 }
 
-const KINDS: [&str; 4] = ["data sheet: ", "paper: ", "published: ", "assumption: "];
+const KINDS: [&str; 5] = ["data sheet: ", "paper: ", "published: ", "measured: ", "assumption: "];
+
+/// The table of a storage that was measured; none is shipped.
+const MEASURED: &str = "measured";
 
 impl Assumptions {
     /// Assumptions that ship with Proofload.
@@ -81,7 +85,8 @@ impl Assumptions {
         let other = Assumptions::parse(text)?;
         for (kind, parts) in other.tables {
             let known = self.tables.keys().cloned().collect::<Vec<_>>().join(", ");
-            let mine = self.tables.get_mut(&kind).ok_or_else(|| {
+            let is_read = kind == MEASURED || self.tables.contains_key(&kind);
+            let mine = is_read.then(|| self.tables.entry(kind.clone()).or_default()).ok_or_else(|| {
                 ArrayError::BadAssumptions(format!("nothing reads the table {kind}; there are: {known}"))
             })?;
             for (name, values) in parts {
@@ -91,6 +96,7 @@ impl Assumptions {
         let replaced = |source: &Source| other.sources.iter().any(|new| new.key == source.key);
         self.sources.retain(|source| !replaced(source));
         self.sources.extend(other.sources);
+        self.measured()?;
         Ok(self)
     }
 
@@ -173,6 +179,23 @@ impl Assumptions {
     pub fn replicated_store(&self, name: &str) -> Result<ReplicatedStore, ArrayError> {
         let store: ReplicatedStore = self.get("replicated_store", name)?;
         Ok(ReplicatedStore { name: name.into(), ..store })
+    }
+
+    /// The storage that was measured, if there is one.
+    pub fn measured(&self) -> Result<Option<MeasuredStorage>, ArrayError> {
+        match &self.names(MEASURED)[..] {
+            [] => Ok(None),
+            [name] => {
+                self.get::<Form>(MEASURED, name)?.check(name)?;
+                self.get::<MeasuredStorage>(MEASURED, name)?.check(name).map(Some)
+            }
+            names => {
+                let names = names.join(", ");
+                Err(ArrayError::BadAssumptions(format!(
+                    "only one storage can be measured, there are {names}"
+                )))
+            }
+        }
     }
 
     /// Names in a table of the assumptions.

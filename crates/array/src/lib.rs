@@ -16,12 +16,14 @@
 mod array;
 mod assumptions;
 mod cache;
+mod centre;
 mod coldness;
 mod drive;
 mod error;
 mod hardware;
 mod links;
 mod lru;
+mod measured;
 mod plausible;
 mod raid;
 mod ranges;
@@ -32,6 +34,7 @@ mod streams;
 
 pub use array::{Array, RebuildStatus, SharedArray};
 pub use assumptions::{Assumptions, Source};
+pub use centre::SharedMeasured;
 pub use error::ArrayError;
 pub use hardware::{
     CloneReads, Compression, Controller, Deduplication, DestageOrder, Drive, DriveModel, DynamicPool,
@@ -39,6 +42,7 @@ pub use hardware::{
     ReadCache, Rebuild, RemoteCopy, RemoteCopyCosts, ReplicatedStore, RotatingDisk, Snapshots, StoreNode,
     Target, ThinPool, TieredPool, VolumePlacement, WhenLinkLost, WriteCache,
 };
+pub use measured::MeasuredStorage;
 pub use report::{DeviceReport, PartKind, PartReport};
 
 /// Scatters the bits of a number, equally on every machine; good enough for placement.

@@ -39,7 +39,7 @@ impl Rule<'_> {
 }
 
 /// Verdict of a window with gaps: a failure becomes unproved.
-pub(crate) fn unproved_if_failed(verdict: Verdict) -> Verdict {
+pub fn unproved_if_failed(verdict: Verdict) -> Verdict {
     let outcome = if verdict.outcome == Outcome::Fail { Outcome::Unproved } else { verdict.outcome };
     Verdict { outcome, ..verdict }
 }

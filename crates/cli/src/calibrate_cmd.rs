@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use probe::{Calibration, Errors, ProbeError, csv};
+use probe::{Calibration, Errors, ProbeError, csv, model};
 
 use crate::failure::{Failure, Status};
 use crate::inputs;
-use crate::stdout::{data, tell};
+use crate::stdout::{data, tell, write_file};
 
 /// Predicts IOPS and latency at other points of load from points that were measured.
 #[derive(clap::Args)]
@@ -17,6 +17,9 @@ pub struct CalibrateArguments {
     /// Print these points with what is expected there, as CSV; without it, how far predictions are off.
     #[arg(long, value_name = "POINTS.csv")]
     predict: Option<PathBuf>,
+    /// Write what was measured as a storage, for `simulate --assumptions`.
+    #[arg(long, value_name = "MODEL.toml")]
+    out: Option<PathBuf>,
 }
 
 /// Runs the command: exit status 1 if a point lies outside what was probed.
@@ -30,6 +33,11 @@ pub fn run(arguments: &CalibrateArguments) -> Result<Status, Failure> {
     for surface in &calibration.surfaces {
         let errors = figures(&surface.left_out);
         report += &format!("{} points, each predicted from others: {errors}\n", surface.pattern.name());
+    }
+    if let Some(path) = &arguments.out {
+        let names: Vec<String> = arguments.files.iter().map(|path| path.display().to_string()).collect();
+        let text = model(&calibration, &rows, &names.join(", ")).map_err(wrong)?;
+        write_file(path, &text)?;
     }
     let Some(path) = &arguments.predict else {
         tell(&report)?;

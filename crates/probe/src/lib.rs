@@ -24,12 +24,14 @@ mod least_squares;
 mod linear;
 mod measure;
 mod minimise;
+mod model;
 mod point;
 mod session;
 
 pub use calibrate::{Calibration, Errors, POINTS_MIN, Prediction, Surface};
 pub use choose::{farthest, usual_points};
 pub use measure::{FILE, Ground, POINT_SECONDS};
+pub use model::model;
 pub use point::{Latency, Load, Pattern, Point, ProbeError, Row};
 pub use session::{measure_all, points, scatter};
 

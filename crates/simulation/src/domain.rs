@@ -19,7 +19,7 @@ use world::{Duration, World};
 use crate::barrier::{HostBarrier, SharedBarrier};
 use crate::faults::{self, FaultLog, FaultWindow, PlannedFault};
 use crate::merge::{HostRecorder, HostWatcher, Merger};
-use crate::parts::PartsWatch;
+use crate::parts::{Modelled, PartsWatch};
 use crate::storage::{Storage, StoragePlan};
 use crate::{VOLUME_BYTES, seed_of_host, simulation_with};
 
@@ -163,6 +163,7 @@ impl Campaigns<'_> {
         let fault_log = FaultLog::new(!self.faults.is_empty());
         let parts = modelled.clone().map(|modelled| PartsWatch {
             modelled,
+            host: self.deployments[hosts[0]].host.clone(),
             now: Box::new(|| simulation.now()),
             seen: None,
         });
@@ -170,7 +171,7 @@ impl Campaigns<'_> {
         let faulted = FaultWindow {
             world: &worlds[0],
             simulation: &simulation,
-            array: modelled.as_ref().map(|modelled| &modelled.array),
+            array: modelled.as_ref().and_then(Modelled::array),
             fault_log: &fault_log,
             merger: &merger,
         };
@@ -189,8 +190,10 @@ impl Campaigns<'_> {
         let outcomes = hosts.iter().zip(outcomes).map(|(host, CampaignOutcome { verdicts, error })| {
             (*host, CampaignOutcome { verdicts: merger.in_the_light(verdicts).collect(), error })
         });
+        let mut outcomes: Vec<(usize, CampaignOutcome)> = outcomes.collect();
+        outcomes[0].1.verdicts.extend_from_slice(merger.on_storage());
         let elapsed = Duration::from_nanos(simulation.now().ns);
-        Simulated { outcomes: outcomes.collect(), trace_hash: simulation.trace_hash(), elapsed }
+        Simulated { outcomes, trace_hash: simulation.trace_hash(), elapsed }
     }
 
     /// Runs the campaign of a host, whose rows go to its place in the merger.

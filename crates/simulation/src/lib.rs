@@ -37,7 +37,7 @@ pub use drill::{DrillPlan, Drilled, drill};
 pub use effort::Effort;
 pub use faults::{PlannedFault, planned};
 pub use hosts::Hosts;
-pub use parts::Modelled;
+pub use parts::{Backing, Modelled};
 pub use planned::{ChosenDrill, Planned, Played, WishError, Wishes};
 pub use storage::{Storage, StoragePlan, VolumeParts, domains, storage, storage_plan};
 

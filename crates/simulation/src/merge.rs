@@ -7,7 +7,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use campaign::progress::{Progress, Watcher};
-use results::{Measure, RecordError, Recorder, Row, Test, Verdict};
+use campaign::rule::unproved_if_failed;
+use results::{Measure, Outcome, RecordError, Recorder, Row, Test, Verdict};
 
 use crate::faults::fault_log::FaultLog;
 use crate::parts::PartsWatch;
@@ -20,8 +21,10 @@ pub struct Merger<'a> {
     tests: BTreeMap<u32, Vec<Option<Test>>>,
     fault_log: &'a FaultLog,
     parts: Option<PartsWatch<'a>>,
-    /// Verdicts that a scheduled fault has changed, for example to `info`.
+    /// Verdicts that a scheduled fault or an unproved storage has changed, for example to `info`.
     relieved: Vec<Verdict>,
+    /// Verdicts on the storage, one for each test.
+    on_storage: Vec<Verdict>,
 }
 
 impl<'a> Merger<'a> {
@@ -31,10 +34,27 @@ impl<'a> Merger<'a> {
         fault_log: &'a FaultLog,
         parts: Option<PartsWatch<'a>>,
     ) -> Merger<'a> {
-        Merger { recorder, hosts, tests: BTreeMap::new(), fault_log, parts, relieved: Vec::new() }
+        Merger {
+            recorder,
+            hosts,
+            tests: BTreeMap::new(),
+            fault_log,
+            parts,
+            relieved: Vec::new(),
+            on_storage: Vec::new(),
+        }
     }
 
-    /// Replaces each verdict that a scheduled fault has changed by its changed form; all others pass unchanged.
+    /// Verdicts on the storage, one for each test.
+    pub fn on_storage(&self) -> &[Verdict] {
+        &self.on_storage
+    }
+
+    fn is_unproved(&self, test: Option<u32>) -> bool {
+        self.on_storage.iter().any(|verdict| verdict.test == test && verdict.outcome == Outcome::Unproved)
+    }
+
+    /// Replaces each verdict that was changed by its changed form; all others pass unchanged.
     pub fn in_the_light(&self, verdicts: Vec<Verdict>) -> impl Iterator<Item = Verdict> {
         verdicts.into_iter().map(|verdict| {
             let same = |other: &&Verdict| {
@@ -55,6 +75,7 @@ impl<'a> Merger<'a> {
             Row::Test(test) => test,
             Row::Verdict(verdict) => {
                 let judged = self.fault_log.in_the_light(verdict.clone());
+                let judged = if self.is_unproved(verdict.test) { unproved_if_failed(judged) } else { judged };
                 if judged != verdict {
                     self.relieved.push(judged.clone());
                 }
@@ -80,8 +101,11 @@ impl<'a> Merger<'a> {
         let all = Test::of_all_hosts(&present);
         self.fault_log.test(&all);
         self.recorder.record(all.clone().into())?;
-        if let Some(parts) = &mut self.parts {
-            parts.test(&all, self.recorder)?;
+        if let Some(parts) = &mut self.parts
+            && let Some(verdict) = parts.test(&all, self.recorder)?
+        {
+            self.on_storage.push(verdict.clone());
+            self.recorder.record(verdict.into())?;
         }
         if let Some(ended_ms) = all.ended_ms.filter(|_| present.len() == hosts) {
             for (host, text) in self.fault_log.summaries(&all) {

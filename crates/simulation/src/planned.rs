@@ -7,8 +7,8 @@ use campaign::CampaignOutcome;
 use campaign::choice::{ChoiceError, tests_beside_drills};
 use campaign::drill::{PlannedDrill, Topology};
 use campaign::progress::Watcher;
-use results::Recorder;
 use results::figures::{counted, number};
+use results::{Recorder, Verdict};
 use solution::{Deployment, LoadMode, Solution, SolutionError, TestKind, TestSpec};
 use world::Duration;
 use world::sim::processors;
@@ -177,9 +177,12 @@ impl Planned {
                 counted(topology.databases.len() as u64, "database"),
                 counted(topology.hosts.len() as u64, "host")
             ));
+            let host = topology.hosts[0].name.clone();
             let planned = PlannedDrill { topology, test, drill, ordinal, name };
             let plan = DrillPlan { planned, begins_ms, seed, storage: storage.model, rot_at_s: None };
             played.add(crate::drill(plan, recorder, &mut |text| watcher.line(text)).simulated);
+            let on_storage = storage.modelled.and_then(|modelled| modelled.probed(ordinal, &host));
+            played.on_storage(on_storage, recorder);
         }
         played
     }
@@ -192,6 +195,15 @@ impl Played {
         self.traces.push(format!("{trace_hash:016x}"));
         self.outcome.verdicts.extend(outcome.verdicts);
         self.outcome.error = outcome.error;
+    }
+
+    /// Adds the verdict on a measured storage, if it is one.
+    fn on_storage(&mut self, verdict: Option<Verdict>, recorder: &mut dyn Recorder) {
+        let Some(verdict) = verdict else { return };
+        if let Err(error) = recorder.record(verdict.clone().into()) {
+            self.outcome.error.get_or_insert(error.into());
+        }
+        self.outcome.verdicts.push(verdict);
     }
 }
 

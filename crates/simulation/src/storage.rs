@@ -1,5 +1,5 @@
 //! The storage of a solution as a model for the simulated world: from the solution file and `assumptions.toml` to
-//! [`array::Hardware`].
+//! [`array::Hardware`], or a measured storage in the place of all that the file describes.
 //!
 //! * A volume with disks of its own is a group of these disks. Its files lie from the outer tracks inwards, in
 //!   the order in which they get their size.
@@ -24,12 +24,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use array::{
     Array, ArrayError, Assumptions, Controller, Drive, DriveModel, Group, Hardware, HostCosts, Layout, Link,
-    MirrorReads, Path, RemoteCopy, SharedArray, Target, TieredPool, VolumePlacement, WhenLinkLost,
+    MeasuredStorage, MirrorReads, Path, RemoteCopy, SharedArray, SharedMeasured, Target, TieredPool,
+    VolumePlacement, WhenLinkLost,
 };
-use solution::{Behind, Deployment, Disk, HostSpec, Raid, Solution, SolutionError, StorageArray, VolumeInfo};
+use solution::{
+    Behind, Deployment, Disk, Fault, FaultKind, HostSpec, Raid, Solution, SolutionError, StorageArray,
+    VolumeInfo,
+};
 
 use crate::hosts::Hosts;
-use crate::parts::Modelled;
+use crate::parts::{Backing, Modelled};
 use world::sim::{FixedLatency, FixedLatencyTimes, StorageModel};
 
 /// Storage model for the hosts of a simulation.
@@ -38,7 +42,7 @@ pub struct Storage {
     pub description: String,
     /// Model that answers requests.
     pub model: Box<dyn StorageModel>,
-    /// Handle on the model for figures and faults; `None` if the solution file describes no array.
+    /// Handle on the model for figures and faults; `None` if nothing describes the storage.
     pub modelled: Option<Modelled>,
     /// Hardware parts behind each volume with disks of its own.
     pub parts: Vec<VolumeParts>,
@@ -90,30 +94,47 @@ pub struct StoragePlan {
     pub description: String,
     /// Hardware parts behind each volume with disks of its own.
     pub parts: Vec<VolumeParts>,
-    array: Option<ArrayPlan>,
+    known: Option<KnownPlan>,
     seed: u64,
 }
 
 #[derive(Clone)]
-struct ArrayPlan {
-    hardware: Hardware,
+struct KnownPlan {
+    behind: BackingPlan,
     costs: HostCosts,
     processors: Vec<(String, u32)>,
+}
+
+/// What is behind the hosts.
+#[derive(Clone)]
+enum BackingPlan {
+    Array(Hardware),
+    /// With the place of each host; hosts of one place share the storage.
+    Measured(MeasuredStorage, BTreeMap<String, String>),
 }
 
 impl StoragePlan {
     /// Builds the storage model.
     pub fn build(self) -> Storage {
-        let StoragePlan { description, parts, array, seed } = self;
-        let Some(ArrayPlan { hardware, costs, processors }) = array else {
+        let StoragePlan { description, parts, known, seed } = self;
+        let Some(KnownPlan { behind, costs, processors }) = known else {
             let model = Box::new(FixedLatency::new(seed, FixedLatencyTimes::default()));
             return Storage { description, model, modelled: None, parts };
         };
-        let array = Array::new(hardware, seed).expect("it could be made when it was planned");
-        let array = SharedArray::new(array);
-        let hosts = Hosts::new(costs, &processors, Box::new(array.clone()));
+        let (behind, model): (_, Box<dyn StorageModel>) = match behind {
+            BackingPlan::Array(hardware) => {
+                let array = Array::new(hardware, seed).expect("it could be made when it was planned");
+                let array = SharedArray::new(array);
+                (Backing::Array(array.clone()), Box::new(array))
+            }
+            BackingPlan::Measured(storage, places) => {
+                let measured = SharedMeasured::new(storage, seed, places);
+                (Backing::Measured(measured.clone()), Box::new(measured))
+            }
+        };
+        let hosts = Hosts::new(costs, &processors, model);
         let model = Box::new(hosts.clone());
-        Storage { description, model, modelled: Some(Modelled { array, hosts }), parts }
+        Storage { description, model, modelled: Some(Modelled { behind, hosts }), parts }
     }
 }
 
@@ -161,10 +182,23 @@ pub fn storage_plan(
     assumptions: &Assumptions,
     seed: u64,
 ) -> Outcome<StoragePlan> {
+    let bad = |error: ArrayError| solution.error("array", error.to_string(), None);
+    let known = |behind: BackingPlan| -> Outcome<Option<KnownPlan>> {
+        let costs = assumptions.host("default").map_err(bad)?;
+        let processors = hosts.iter().map(|host| processors(solution, &deployments[*host])).collect();
+        Ok(Some(KnownPlan { behind, costs, processors }))
+    };
+    if let Some(storage) = assumptions.measured().map_err(bad)? {
+        has_no_parts(solution)?;
+        let (description, parts) = (storage.description(), Vec::new());
+        let place = |host: &HostSpec| (host.name.clone(), solution.place_of(host));
+        let known = known(BackingPlan::Measured(storage, solution.hosts.iter().map(place).collect()))?;
+        return Ok(StoragePlan { description, parts, known, seed });
+    }
     let Some(spec) = &solution.array else {
         let description = "no [array] in the solution file; every volume alike: 0.2 ms for a read, 0.1 ms for a \
                            write, 500 MB/s";
-        return Ok(StoragePlan { description: description.into(), parts: Vec::new(), array: None, seed });
+        return Ok(StoragePlan { description: description.into(), parts: Vec::new(), known: None, seed });
     };
     let (hardware, parts) = hardware(solution, spec, deployments, hosts, assumptions)?;
     let description = format!(
@@ -172,12 +206,18 @@ pub fn storage_plan(
         hardware.drives.len(),
         hardware.controllers.len()
     );
-    let bad = |error: ArrayError| solution.error("array", error.to_string(), None);
     Array::new(hardware.clone(), seed).map_err(bad)?;
-    let costs = assumptions.host("default").map_err(bad)?;
-    let processors = hosts.iter().map(|host| processors(solution, &deployments[*host])).collect();
-    let array = Some(ArrayPlan { hardware, costs, processors });
-    Ok(StoragePlan { description, parts, array, seed })
+    Ok(StoragePlan { description, parts, known: known(BackingPlan::Array(hardware))?, seed })
+}
+
+/// Refuses faults of parts, which a measured storage does not have.
+fn has_no_parts(solution: &Solution) -> Outcome<()> {
+    let of_part = |fault: &Fault| !matches!(fault.kind, FaultKind::BitRot { .. });
+    let Some(index) = solution.faults.iter().position(of_part) else { return Ok(()) };
+    let message = "a measured storage has no parts that can fail, and was not probed in this state";
+    let help =
+        "take the fault out, or simulate the [array] of the solution file without the measured storage";
+    Err(solution.error(&format!("fault[{index}]"), message, Some(help.into())))
 }
 
 /// Host with its number of processors: that of the solution file, or one.

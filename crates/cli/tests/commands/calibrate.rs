@@ -92,3 +92,38 @@ fn a_probe_of_a_model_is_repeatable_and_one_of_a_folder_leaves_nothing_behind() 
     let (status, _, stderr) = output(at, &["probe", "--folder", "made", "--next", "3"]);
     assert!(status == 2 && stderr.contains("cannot be used with"), "{stderr}");
 }
+
+#[test]
+fn a_probed_storage_is_simulated_without_a_described_one_and_nothing_beyond_its_probes_is_proved() {
+    let folder = folder_with("s.toml", &small_deployment("probed", 16, 1));
+    let at = folder.path();
+    let all = measured(at);
+    let of_block = |line: &&str| line.split(',').next().and_then(|block| block.parse::<u64>().ok());
+    let small: Vec<&str> =
+        all.lines().filter(|line| of_block(line).is_none_or(|block| block < 16384)).collect();
+    let few: Vec<&str> = all.lines().take(9).collect();
+    for (name, text) in [("all.csv", &all), ("small.csv", &small.join("\n")), ("few.csv", &few.join("\n"))] {
+        std::fs::write(at.join(name), text).unwrap();
+    }
+    let simulate = |model: &str| {
+        let test = ["--tests", "performance", "--duration", "5", "--assumptions", model];
+        output(at, &[&["simulate", "s.toml"], &test[..]].concat())
+    };
+    // No syncs were probed, so the writes of the log are unproved, and of small blocks the pages as well.
+    for points in ["all.csv", "small.csv"] {
+        let (status, _, stderr) = output(at, &["calibrate", points, "--out", "own.toml"]);
+        assert_eq!(status, 0, "{stderr}");
+        let (status, stdout, stderr) = simulate("own.toml");
+        let told = format!("{stdout}{stderr}");
+        assert!(status != 2 && told.contains("storage_probed"), "{points}: {status} {told}");
+        let rule = told.lines().find(|line| line.contains("storage_probed")).unwrap();
+        assert!(rule.contains("not proved"), "{points}: {rule}");
+    }
+    let own = std::fs::read_to_string(at.join("own.toml")).unwrap();
+    std::fs::write(at.join("later.toml"), own.replace("form = { value = 1,", "form = { value = 2,")).unwrap();
+    let (status, _, stderr) = simulate("later.toml");
+    assert!(status == 2 && stderr.contains("has form 2, this program reads form 1"), "{stderr}");
+    let (status, stdout, stderr) = output(at, &["calibrate", "few.csv", "--out", "few.toml"]);
+    assert!((status, stdout.as_str()) == (2, "") && stderr.contains("too few"), "{stderr}");
+    assert!(!at.join("few.toml").exists(), "nothing half-written");
+}

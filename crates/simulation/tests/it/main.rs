@@ -6,6 +6,7 @@ mod drawn;
 mod drill;
 mod drill_seeds;
 mod faults;
+mod measured;
 mod performed;
 mod planted_bugs;
 mod pools;

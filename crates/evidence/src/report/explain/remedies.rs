@@ -90,7 +90,7 @@ pub fn of_rule(rule: &str) -> Option<&'static str> {
 }
 
 /// Groups of rules with the remedy that they share.
-const RULES: [(&str, &str); 26] = [
+const RULES: [(&str, &str); 27] = [
     (
         "achieved_iops",
         "raise the load (`sessions` or `iops` in [load]) if the latencies leave room; else lower the target or strengthen the storage",
@@ -108,6 +108,10 @@ const RULES: [(&str, &str); 26] = [
         "raise `cache_max_mib` or `flush_stop_percent` in [engine], or pace the load with `iops`",
     ),
     ("batches_even", "run again: the load was dealt unevenly, which is a fault of the load generator"),
+    (
+        "storage_probed",
+        "probe the storage at these block sizes and loads, too (`proofload probe --from`), and calibrate on all points",
+    ),
     ("window_complete", "let the test run to its end; look at the events for what ended it"),
     (
         "window_without_gaps window_in_common",

@@ -189,7 +189,7 @@ links_per_host = {links}
         1 + text.lines().position(|line| line == "here").expect("a line of its own")
     }
 
-    fn solution(&self) -> Solution {
+    pub fn solution(&self) -> Solution {
         Solution::parse(&self.text(), "what_if.toml").unwrap_or_else(|error| panic!("{error}"))
     }
 

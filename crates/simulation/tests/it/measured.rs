@@ -1,0 +1,103 @@
+//! A storage that was measured takes the place of its model.
+
+use std::time::Duration;
+
+use probe::{Calibration, Ground, Pattern, Point, Row, measure_all, model, points};
+use results::Outcome;
+use simulation::{Assumptions, on_first_server};
+use solution::Solution;
+use world::World;
+
+use crate::common::{Answer, FLASH, Question};
+
+const FILE_BYTES: u64 = 16 << 30;
+
+fn measure(solution: &Solution, assumptions: &Assumptions, points: &[Point]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let measured = on_first_server(solution, assumptions, 1, async |world: World, folders: Vec<String>| {
+        let ground = Ground::make(&world, &folders, FILE_BYTES / folders.len() as u64).await?;
+        ground.warm(&world, world.now() + Duration::from_secs(10)).await?;
+        measure_all(&world, ground, points, &mut |_, row| rows.push(*row), &|_| false).await
+    });
+    measured.expect("the storage can be modelled").expect("it can be measured");
+    rows
+}
+
+fn flash() -> Question {
+    Question {
+        disk: FLASH,
+        raid: "raid10",
+        disks: 4,
+        controller: "raid-adapter-2017",
+        warmup_s: 5,
+        duration_s: 20,
+        ..Question::new("sessions = 8")
+    }
+}
+
+fn calibrated(probed: &[Row]) -> &'static str {
+    model(&Calibration::new(probed).unwrap(), probed, "the modelled array").unwrap().leak()
+}
+
+#[test]
+fn a_measured_storage_gives_back_its_probes_and_is_proved_where_it_was_probed() {
+    let described = flash();
+    let solution = described.solution();
+    let probed = measure(&solution, &Assumptions::shipped(), &points(60));
+    let measured = Question { assumptions: calibrated(&probed), ..described.clone() };
+
+    for pattern in Pattern::ALL {
+        let of_pattern = |row: &&Row| row.point.pattern == pattern && row.iops.is_some();
+        let some: Vec<&Row> = probed.iter().filter(of_pattern).step_by(6).collect();
+        let again: Vec<Point> = some.iter().map(|row| row.point).collect();
+        let known = Assumptions::shipped().with(measured.assumptions).unwrap();
+        for (row, again) in some.iter().zip(measure(&solution, &known, &again)) {
+            let (iops, given_back) = (row.iops.unwrap(), again.iops.unwrap_or_default());
+            // 2 of 100 beside the chance of so many operations in 4 s.
+            let chance = 2.0 / (4.0 * iops).sqrt();
+            assert!(
+                (given_back / iops - 1.0).abs() < 0.02 + chance,
+                "{}, given back {given_back}",
+                row.text()
+            );
+        }
+    }
+
+    let (described, measured) = (described.answer(), measured.answer());
+    assert_eq!(on_storage(&measured), [Outcome::Pass]);
+    assert_eq!(on_storage(&described), []);
+}
+
+/// Outcomes of the rule about the probes.
+fn on_storage(answer: &Answer) -> Vec<Outcome> {
+    let of_rule = answer.verdicts.iter().filter(|verdict| verdict.rule == "storage_probed");
+    of_rule.map(|verdict| verdict.outcome).collect()
+}
+
+/// Points of small blocks, as few as a calibration needs.
+fn few_points() -> Vec<Point> {
+    let mut few = points(80);
+    few.retain(|point| point.block_bytes <= 1 << 14 && point.pattern == Pattern::Random);
+    few.truncate(14);
+    few
+}
+
+#[test]
+fn a_load_beyond_the_probes_is_unproved_and_breaks_no_limit() {
+    let probed = measure(&flash().solution(), &Assumptions::shipped(), &few_points());
+    let assumptions = calibrated(&probed);
+    let answer = Question { assumptions, duration_s: 2, ..flash() }.answer();
+    assert_eq!(on_storage(&answer), [Outcome::Unproved], "pages are larger than all that was probed");
+    assert!(answer.verdicts.iter().all(|verdict| verdict.outcome != Outcome::Fail), "{:?}", answer.verdicts);
+}
+
+#[test]
+fn a_fault_of_a_part_is_refused_because_the_storage_was_not_probed_in_that_state() {
+    let probed = measure(&flash().solution(), &Assumptions::shipped(), &few_points());
+    let known = Assumptions::shipped().with(calibrated(&probed)).unwrap();
+    let fault = "kind = \"disk_fails\"\ntest = \"performance\"\nvolume = \"LUN\"\ndisk = 2\nat_s = 1";
+    let solution = flash().with_fault(fault).solution();
+    let refused = on_first_server(&solution, &known, 1, async |_: World, _: Vec<String>| ());
+    let message = refused.expect_err("it has no parts").to_string();
+    assert!(message.contains("no parts that can fail"), "{message}");
+}
