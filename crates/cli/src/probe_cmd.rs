@@ -1,7 +1,7 @@
 //! `proofload probe`: what a storage does at points of load, and which points say most about it.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -16,6 +16,12 @@ use crate::stdout::data;
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub struct ProbeArguments {
+    /// Measure the volumes of this host together, in new folders on them; they are removed at the end.
+    #[arg(value_name = "SOLUTION.toml", group = "what")]
+    solution: Option<PathBuf>,
+    /// Name of this machine in the solution file; needed when the file describes several hosts.
+    #[arg(long, value_name = "NAME", requires = "solution")]
+    host: Option<String>,
     /// Measure the storage on which this new folder is made; it is removed at the end.
     #[arg(long, value_name = "DIR", group = "what")]
     folder: Option<PathBuf>,
@@ -80,18 +86,27 @@ pub fn run(arguments: &ProbeArguments) -> Result<Status, Failure> {
         };
         measure_all(&world, ground, &points, &mut told, &ends).await
     };
-    let outcome = match (&arguments.folder, &arguments.simulated) {
-        (Some(folder), _) => runner::probe::in_folder(folder, probe::FILE, bytes, async |world, folder| {
-            data(&csv::heading()).ok();
-            measured(world, vec![folder]).await
-        })?,
-        (None, Some(file)) => {
+    let folders = match (&arguments.folder, &arguments.solution) {
+        (Some(folder), _) => vec![folder.clone()],
+        (None, Some(file)) => volumes(file, arguments.host.as_deref())?,
+        (None, None) => Vec::new(),
+    };
+    let outcome = match &arguments.simulated {
+        None => runner::probe::in_folders(
+            &folders,
+            probe::FILE,
+            bytes / folders.len() as u64,
+            async |world, folders| {
+                data(&csv::heading()).ok();
+                measured(world, folders).await
+            },
+        )?,
+        Some(file) => {
             let solution = SolutionArguments::of_file(file.clone()).read_to_run()?;
             let assumptions = inputs::assumptions(arguments.assumptions.as_deref())?;
             data(&csv::heading())?;
             simulation::on_first_server(&solution, &assumptions, arguments.seed, measured)?
         }
-        (None, None) => unreachable!("one of the three is needed"),
     };
     outcome.map_err(|error| Failure::could_not_run("the probe has ended early").because(error))?;
     if let Some(failure) = not_told.into_inner() {
@@ -101,6 +116,12 @@ pub fn run(arguments: &ProbeArguments) -> Result<Status, Failure> {
         say!("equal points differ from their mean by at most {percent:.1} %");
     }
     Ok(if interrupted() { Status::Interrupted } else { Status::Pass })
+}
+
+/// Folders to make on the volumes of this host.
+fn volumes(file: &Path, host: Option<&str>) -> Result<Vec<PathBuf>, Failure> {
+    let deployment = SolutionArguments::of_file(file.to_owned()).read_to_run()?.deployment(host)?;
+    Ok(deployment.volumes.iter().map(|volume| Path::new(&volume.dir).join("probe")).collect())
 }
 
 /// Prints the most informative of the points to measure next, each with what the file of candidates says of it.

@@ -1,6 +1,4 @@
-//! Measures points in a world: a closed loop on files of its own, one point after the other.
-//!
-//! Limits: points of an open loop are read from files but not measured.
+//! Measures points in a world: a closed loop, or Poisson arrivals, on files of its own, one point after the other.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -32,6 +30,8 @@ const WARMING: (u64, u64) = (64 << 10, 32);
 const RESTING: (u64, u32, Duration) = (4096, 16, Duration::from_secs(60));
 /// Largest ratio of the latency of such reads to that before the first point at which the storage counts as idle.
 const REST: f64 = 1.5;
+/// Largest number of outstanding operations of an open loop; beyond it the storage does not keep up.
+const OPEN_MOST: usize = 1024;
 /// Largest share by which the two halves of a steady window may differ, in addition to chance.
 const STEADY: f64 = 0.1;
 
@@ -135,7 +135,7 @@ impl Ground {
     /// # Errors
     /// An operation fails, or it is a point that cannot be measured.
     pub async fn measure(&self, world: &World, point: Point) -> world::Result<Row> {
-        let outstanding = self.check(&point)?;
+        self.check(&point)?;
         let begin = world.now() + SETTLE;
         let tally = Rc::new(Tally {
             begin,
@@ -143,16 +143,20 @@ impl Ground {
             reads: RefCell::new(histogram()),
             writes: RefCell::new(histogram()),
             first_half: Cell::new(0),
+            keeps_up: Cell::new(true),
             stamp: Cell::new(world.random_u64()),
             cursor: Cell::new(world.random_u64() % (self.file_bytes / point.block_bytes)),
         });
-        let workers: Vec<_> = (0..outstanding)
-            .map(|number| {
-                let file = self.files[number as usize % self.files.len()].clone();
-                let worker = Worker { world: world.clone(), file, file_bytes: self.file_bytes, point };
-                world.spawn(worker.work(tally.clone()))
-            })
-            .collect();
+        let worker = |number: u64| {
+            let file = self.files[number as usize % self.files.len()].clone();
+            Worker { world: world.clone(), file, file_bytes: self.file_bytes, point }
+        };
+        let workers = match point.load {
+            Load::Outstanding(outstanding) => (0..outstanding as u64)
+                .map(|number| world.spawn(worker(number).work(tally.clone())))
+                .collect(),
+            Load::Offered(rate) => arrivals(world, rate, &tally, &worker).await,
+        };
         all(workers).await?;
         // What the host has not written yet must not be written at the cost of the next point.
         for file in &self.files {
@@ -161,7 +165,7 @@ impl Ground {
         Ok(tally.row(point))
     }
 
-    fn check(&self, point: &Point) -> world::Result<u64> {
+    fn check(&self, point: &Point) -> world::Result<()> {
         let refuse = |reason: String| {
             let (operation, path) = ("measure a point in".into(), self.files[0].path().to_owned());
             Err(Error { kind: ErrorKind::Unsupported, operation, path, reason })
@@ -169,10 +173,48 @@ impl Ground {
         if !point.block_bytes.is_multiple_of(SECTOR_BYTES as u64) || point.block_bytes > self.file_bytes {
             return refuse(format!("blocks of {} bytes do not fit", point.block_bytes));
         }
-        match point.load {
-            Load::Outstanding(outstanding) if outstanding.fract() == 0.0 => Ok(outstanding as u64),
-            _ => refuse("only a closed loop of a whole number of operations is measured".into()),
+        if let Load::Outstanding(outstanding) = point.load
+            && outstanding.fract() != 0.0
+        {
+            return refuse("a closed loop has a whole number of operations".into());
         }
+        Ok(())
+    }
+}
+
+/// Starts an operation at each arrival of a Poisson process until the end of the window, each in a task of its own.
+async fn arrivals(
+    world: &World,
+    rate: f64,
+    tally: &Rc<Tally>,
+    worker: &dyn Fn(u64) -> Worker,
+) -> Vec<Task<world::Result<()>>> {
+    let (mut tasks, mut number) = (Vec::new(), 0);
+    let under_way = Rc::new(Cell::new(0));
+    let (bufs, mut at) = (Rc::new(RefCell::new(Vec::new())), world.now());
+    loop {
+        let dice = ((world.random_u64() >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
+        at = at + Duration::from_secs_f64(-dice.ln() / rate);
+        if at >= tally.end {
+            return tasks;
+        }
+        world.sleep_until(at).await;
+        if under_way.get() >= OPEN_MOST {
+            tally.keeps_up.set(false);
+            continue;
+        }
+        under_way.set(under_way.get() + 1);
+        let (worker, tally, under_way, bufs) =
+            (worker(number), tally.clone(), under_way.clone(), bufs.clone());
+        number += 1;
+        tasks.push(world.spawn(async move {
+            let free = bufs.borrow_mut().pop();
+            let mut own = free.unwrap_or_else(|| Buffers::of(worker.point.block_bytes));
+            let outcome = worker.operate(&tally, &mut own, at).await;
+            bufs.borrow_mut().push(own);
+            under_way.set(under_way.get() - 1);
+            outcome
+        }));
     }
 }
 
@@ -221,6 +263,8 @@ struct Tally {
     reads: RefCell<Histogram<u64>>,
     writes: RefCell<Histogram<u64>>,
     first_half: Cell<u64>,
+    /// Whether the storage keeps up with the arrivals of an open loop.
+    keeps_up: Cell<bool>,
     /// Next stamp: a number that makes each written block differ from all earlier ones.
     stamp: Cell<u64>,
     /// Next block of a sequential pattern.
@@ -254,7 +298,7 @@ impl Tally {
             reads: latency(&reads),
             writes: latency(&writes),
             seconds: Some(WINDOW.as_secs_f64()),
-            steady: Some(differ <= STEADY * all / 2.0 + 3.0 * all.sqrt()),
+            steady: Some(self.keeps_up.get() && differ <= STEADY * all / 2.0 + 3.0 * all.sqrt()),
         }
     }
 }
@@ -267,7 +311,7 @@ fn latency(histogram: &Histogram<u64>) -> Latency {
     Latency { mean_ms: Some(histogram.mean() / 1e6), p50_ms: at(0.5), p95_ms: at(0.95), p99_ms: at(0.99) }
 }
 
-/// Worker that keeps one operation of a point outstanding.
+/// Worker that does operations of a point, one at a time.
 struct Worker {
     world: World,
     file: File,
@@ -275,34 +319,52 @@ struct Worker {
     point: Point,
 }
 
+/// Buffers of a worker, for reads and for writes; empty while an operation has them.
+struct Buffers {
+    read: Bufs,
+    written: Bufs,
+}
+
+impl Buffers {
+    fn of(block_bytes: u64) -> Buffers {
+        let bytes = block_bytes as usize;
+        Buffers { read: std::iter::once(PageBuf::empty(bytes)).collect(), written: content(bytes) }
+    }
+}
+
 impl Worker {
+    /// Keeps one operation outstanding until the end of the window.
     async fn work(self, tally: Rc<Tally>) -> world::Result<()> {
-        let bytes = self.point.block_bytes as usize;
-        let mut read: Bufs = std::iter::once(PageBuf::empty(bytes)).collect();
-        let mut written = content(bytes);
+        let mut bufs = Buffers::of(self.point.block_bytes);
         loop {
             let started = self.world.now();
             if started >= tally.end {
                 return Ok(());
             }
-            let is_read = self.is_read();
-            let offset = self.offset(&tally);
-            let outcome = if is_read {
-                let (outcome, back) = self.file.read_at(offset, read).await;
-                read = back;
-                outcome
-            } else {
-                tally.stamp.set(stamp(&mut written, tally.stamp.get()));
-                let (outcome, back) = self.file.write_at(offset, written).await;
-                written = back;
-                outcome
-            };
-            outcome?;
-            if self.point.pattern == Pattern::Sync {
-                self.file.sync().await?;
-            }
-            tally.count(is_read, started, self.world.now());
+            self.operate(&tally, &mut bufs, started).await?;
         }
+    }
+
+    /// Does one operation, whose latency counts from `started`.
+    async fn operate(&self, tally: &Tally, bufs: &mut Buffers, started: Time) -> world::Result<()> {
+        let is_read = self.is_read();
+        let offset = self.offset(tally);
+        let outcome = if is_read {
+            let (outcome, back) = self.file.read_at(offset, std::mem::take(&mut bufs.read)).await;
+            bufs.read = back;
+            outcome
+        } else {
+            tally.stamp.set(stamp(&mut bufs.written, tally.stamp.get()));
+            let (outcome, back) = self.file.write_at(offset, std::mem::take(&mut bufs.written)).await;
+            bufs.written = back;
+            outcome
+        };
+        outcome?;
+        if self.point.pattern == Pattern::Sync {
+            self.file.sync().await?;
+        }
+        tally.count(is_read, started, self.world.now());
+        Ok(())
     }
 
     fn is_read(&self) -> bool {

@@ -170,6 +170,17 @@ mod tests {
     }
 
     #[test]
+    fn an_open_loop_is_not_steady_where_the_storage_does_not_keep_up_with_its_arrivals() {
+        for (rate, keeps_up) in [(1000.0, true), (45_000.0, false)] {
+            let row = probe(&[Point { load: Load::Offered(rate), ..random_point(1.0) }])[0];
+            let (iops, mean_ms) = (row.iops.unwrap(), row.reads.mean_ms.unwrap());
+            assert_eq!(row.steady, Some(keeps_up), "{}", row.text());
+            assert_eq!((iops / rate - 1.0).abs() < 0.05, keeps_up, "{}", row.text());
+            assert_eq!(mean_ms < 0.22, keeps_up, "8 at a time, 0.208 ms each: {}", row.text());
+        }
+    }
+
+    #[test]
     fn caches_are_warmed_by_reading_every_place_once() {
         let simulation = Simulation::new(1, SimConfig::default());
         let world = simulation.host("h");

@@ -1,6 +1,6 @@
-//! A probe of real storage: a folder that is made for it and removed after it.
+//! A probe of real storage: folders that are made for it and removed after it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use evidence::environment::{check_memory, mounts};
 use evidence::folder;
@@ -9,26 +9,29 @@ use world::real::RealConfig;
 
 use crate::PreflightError;
 
-/// Creates the folder `folder`, calls `main`, which may create `file` of `bytes` in it, and removes both.
+/// Creates these folders, calls `main`, which may create `file` of `bytes` in each, and removes all.
 ///
 /// # Errors
-/// The folder cannot be made, or is not one of ours, or lies in memory, or has no space. Inside: the storage refuses
+/// A folder cannot be made, or is not one of ours, or lies in memory, or has no space. Inside: the storage refuses
 /// something.
-pub fn in_folder<T, F: Future<Output = world::Result<T>>>(
-    folder: &Path,
+pub fn in_folders<T, F: Future<Output = world::Result<T>>>(
+    folders: &[PathBuf],
     file: &str,
     bytes: u64,
-    main: impl FnOnce(World, String) -> F,
+    main: impl FnOnce(World, Vec<String>) -> F,
 ) -> Result<world::Result<T>, PreflightError> {
-    folder::check(folder)?;
+    folders.iter().try_for_each(|folder| folder::check(folder))?;
     let mounts = mounts::of_this_process();
-    let folder: PathBuf = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    check_memory(&mounts, std::slice::from_ref(&folder))?;
-    mounts::check_space(&mounts, &[(folder.clone(), bytes)])?;
-    let lock = folder::take(&folder, "probe", &[file.to_owned()])?;
-    let name = folder.to_string_lossy().into_owned();
-    let outcome = world::real::run(RealConfig::new("probe"), |world| main(world, name));
-    drop(lock);
-    folder::clean(&folder, false)?;
+    let absolute = |folder: &PathBuf| std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+    let folders: Vec<PathBuf> = folders.iter().map(absolute).collect();
+    check_memory(&mounts, &folders)?;
+    let needed: Vec<(PathBuf, u64)> = folders.iter().map(|folder| (folder.clone(), bytes)).collect();
+    mounts::check_space(&mounts, &needed)?;
+    let take = |folder: &PathBuf| folder::take(folder, "probe", &[file.to_owned()]);
+    let locks: Vec<_> = folders.iter().map(take).collect::<Result<_, _>>()?;
+    let names = folders.iter().map(|folder| folder.to_string_lossy().into_owned()).collect();
+    let outcome = world::real::run(RealConfig::new("probe"), |world| main(world, names));
+    drop(locks);
+    folders.iter().try_for_each(|folder| folder::clean(folder, false).map(|_| ()))?;
     Ok(outcome.and_then(|outcome| outcome))
 }
