@@ -1,8 +1,8 @@
 //! `assumptions.toml`: every number of a model, with its source.
 //!
 //! A value stands as `{ value = .., source = ".." }`. Sources begin with `data sheet:`, `paper:`, `published:` (one of
-//! the five papers in `published/`), `measured:` or `assumption:` and say which, or why. A table names a part; its values
-//! without their sources become the type of that part.
+//! the five papers in `published/`), `measured:` or `assumption:` and say which, or why. A table names a part; its
+//! values without their sources become the type of that part.
 
 use std::collections::BTreeMap;
 
