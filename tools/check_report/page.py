@@ -16,6 +16,8 @@ MEASURES = {
     "init_write": "Initialisation writes",
     "housekeeping_read": "Header and checkpoint reads",
     "housekeeping_write": "Header and checkpoint writes",
+    "meta_cache_read": "MetaCache reads",
+    "meta_cache_write": "MetaCache writes",
     "batch": "Batches",
     "batch_intended": "Batches, from intended start",
 }

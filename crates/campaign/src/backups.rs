@@ -13,8 +13,8 @@ use world::{Bufs, ErrorKind, OpenMode, PageBuf, SECTOR_BYTES, Time};
 
 use crate::checksums::check_database;
 use crate::error::CampaignError;
+use crate::folders::make_folders;
 use crate::host::{OpenOptions, ShardState};
-use crate::init::make_folders;
 use crate::load::Mode;
 use crate::recovery_report::work_of;
 use crate::rule::Rule;

@@ -105,7 +105,9 @@ impl Campaign<'_> {
         match spec.kind {
             TestKind::Init => self.init(ordinal, name, spec).await,
             TestKind::Tune => self.tune(ordinal, name, spec).await,
-            TestKind::Performance | TestKind::Stress => self.load_test(ordinal, name, spec).await,
+            TestKind::Performance | TestKind::Stress | TestKind::MetacacheLoss => {
+                self.load_test(ordinal, name, spec).await
+            }
             TestKind::LogGeneration => self.log_generation(ordinal, name, spec).await,
             TestKind::DatabaseChecksum => self.database_checksum(ordinal, name, spec).await,
             TestKind::LogChecksum => self.log_checksum(ordinal, name, spec).await,
@@ -190,6 +192,7 @@ fn title(kind: TestKind) -> &'static str {
         TestKind::LogGeneration => "Log generation",
         TestKind::SoftRecovery => "Soft recovery",
         TestKind::Drill => "Drill",
+        TestKind::MetacacheLoss => "MetaCache loss",
     }
 }
 
@@ -205,5 +208,6 @@ fn subject_of(kind: TestKind) -> &'static str {
         TestKind::LogGeneration => "log generation",
         TestKind::SoftRecovery => "recovery",
         TestKind::Drill => "drill",
+        TestKind::MetacacheLoss => "MetaCache loss",
     }
 }

@@ -52,7 +52,7 @@ pub fn tests_but_drills(deployment: &Deployment, kinds: &[TestKind]) -> Result<V
 /// databases are created.
 fn refuse_untuned(deployment: &Deployment, tests: &[TestSpec]) -> Result<(), ChoiceError> {
     let drives = |kind: &TestKind| {
-        matches!(kind, TestKind::Tune | TestKind::Performance | TestKind::Stress | TestKind::LogGeneration)
+        TestKind::WINDOWED.contains(kind) || matches!(kind, TestKind::Tune | TestKind::LogGeneration)
     };
     match tests.iter().map(|test| test.kind).find(drives) {
         Some(kind) if kind != TestKind::Tune && deployment.load.mode == LoadMode::Tuned => {

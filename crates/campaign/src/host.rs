@@ -25,6 +25,7 @@ use workload::template::TemplateDatabase;
 use world::{Duration, ErrorKind, HostUsage, OpenMode, PageBuf, Task, TemplatePages, Time, World};
 
 use crate::CampaignError;
+use crate::meta_cache::{CacheVolumes, add_meta_caches};
 use crate::sampler::{DatabaseCounts, HostCounts, LogCounts, UsageCounts};
 
 /// Share of each payload that a compressor would save, percent: mail compresses to about half.
@@ -107,6 +108,8 @@ pub struct ShardState {
     open: RefCell<BTreeMap<usize, Rc<OpenInstance>>>,
     /// Counters of work beside the engine on each instance's files.
     side: RefCell<BTreeMap<usize, Rc<SideWork>>>,
+    /// Volumes of the MetaCaches of each instance that was opened.
+    pub(crate) cache_volumes: RefCell<BTreeMap<usize, CacheVolumes>>,
     /// Flag that ends jobs early.
     pub stop: StopSignal,
 }
@@ -151,6 +154,7 @@ impl Host {
                     deployment,
                     open: RefCell::default(),
                     side: RefCell::default(),
+                    cache_volumes: RefCell::default(),
                     stop: StopSignal::new(),
                 })
             })
@@ -386,7 +390,9 @@ impl ShardState {
             }
         }
         let log_dir = self.spec(instance).log_dir.clone();
-        let (config, templates) = self.config_in(instance, options, &log_dir, &paths).await?;
+        let (mut config, templates) = self.config_in(instance, options, &log_dir, &paths).await?;
+        let volumes = add_meta_caches(&self.world, self.spec(instance), &mut config).await;
+        self.cache_volumes.borrow_mut().insert(instance, volumes);
         let recovered = StopSignal::new();
         let jobs = self.maintain_in_recovery(&config, options, &recovered);
         let opened = Instance::open(&self.world, &config).await;

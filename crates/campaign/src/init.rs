@@ -11,9 +11,10 @@ use results::{IoClass, Origin, Parameter, Severity};
 use smallvec::smallvec;
 use solution::TestSpec;
 use workload::codec::DatabaseCodec;
-use world::{OpenMode, PageBuf, TemplatePages, World};
+use world::{OpenMode, PageBuf, TemplatePages};
 
 use crate::error::CampaignError;
+use crate::folders::make_folders;
 use crate::host::{ShardState, database_path};
 use crate::running::Campaign;
 use crate::verdict::judge_none;
@@ -119,25 +120,4 @@ async fn check_headers(
     let start = pages.iter().flat_map(|page| page.as_slice()).copied().collect::<Vec<u8>>();
     let header = DatabaseHeader::read(&start);
     header.map(drop).map_err(|damage| CampaignError::NoHeader { path: path.to_owned(), damage })
-}
-
-/// Creates a folder and its missing parents, durably.
-pub async fn make_folders(world: &World, path: &str) -> Result<(), CampaignError> {
-    let mut missing = Vec::new();
-    let mut at = path.trim_end_matches('/');
-    while !at.is_empty() && at != "." && world.entry(at).await?.is_none() {
-        missing.push(at);
-        at = at.rsplit_once('/').map_or("", |(parent, _)| parent);
-    }
-    for folder in missing.into_iter().rev() {
-        match world.create_dir(folder).await {
-            // Instances of other shards make the same parents at the same time.
-            Err(error) if error.kind == world::ErrorKind::AlreadyExists => {}
-            made => made?,
-        }
-        let parent =
-            folder.rsplit_once('/').map_or(".", |(parent, _)| if parent.is_empty() { "/" } else { parent });
-        world.sync_dir(parent).await?;
-    }
-    Ok(())
 }

@@ -8,6 +8,7 @@
 
 mod backups;
 pub mod barrier;
+mod cache_loss;
 mod campaign;
 mod checksums;
 pub mod choice;
@@ -15,11 +16,13 @@ mod devices;
 pub mod drill;
 mod error;
 mod estimate;
+mod folders;
 mod host;
 mod init;
 mod lapses;
 pub mod load;
 mod load_tests;
+mod meta_cache;
 pub mod progress;
 mod recovery;
 mod recovery_report;
@@ -35,3 +38,4 @@ pub mod window;
 pub use campaign::{CampaignFuture, CampaignOutcome, run, run_in_step, titles};
 pub use error::CampaignError;
 pub use host::database_path;
+pub use meta_cache::meta_cache_path;

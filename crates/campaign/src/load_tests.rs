@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use results::figures::{counted, number};
 use results::{IoClass, Origin, Parameter, Severity};
-use solution::{EngineGeneration, EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec};
+use solution::{EngineGeneration, EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestKind, TestSpec};
 use workload::mix::{BatchShape, Mix};
 use world::{Duration, Task, Time};
 
+use crate::cache_loss::CacheLoss;
 use crate::devices::Devices;
 use crate::error::CampaignError;
 use crate::estimate::Estimate;
@@ -307,7 +308,12 @@ impl Campaign<'_> {
         test.row.window_planned_ms = Some(planned.as_millis() as u64);
         self.record(test.row.clone())?;
         let mut estimate = spec.until_percent.map(|percent| Estimate::new(percent, opened));
-        let passed = self.pass_window(test, planned, estimate.as_mut(), driving).await;
+        let mut loss = (spec.kind == TestKind::MetacacheLoss).then(|| CacheLoss::new(spec, opened));
+        let passed = self.pass_window(test, planned, (estimate.as_mut(), loss.as_mut()), driving).await;
+        if let Some(loss) = loss {
+            self.tell_loss(test, &loss)?;
+        }
+        self.note_caches(test).await?;
         let closed = test.last_tick;
         test.row.window_end_ms = Some(ms(closed));
         let mut window = test.sampler.close_window(closed, self.recorder)?;
@@ -331,7 +337,7 @@ impl Campaign<'_> {
         &mut self,
         test: &mut Running,
         planned: Duration,
-        mut estimate: Option<&mut Estimate>,
+        (mut estimate, mut loss): (Option<&mut Estimate>, Option<&mut CacheLoss>),
         driving: &Driving,
     ) -> Result<(), CampaignError> {
         let opened = test.last_tick;
@@ -341,6 +347,9 @@ impl Campaign<'_> {
             let elapsed = test.last_tick.since(opened).as_secs_f64();
             self.tick(test, &driving.load, end, elapsed / planned.as_secs_f64()).await?;
             self.keep_pace(test, Some(opened), &driving.load);
+            if let Some(loss) = loss.as_deref_mut() {
+                self.watch_loss(test, loss).await?;
+            }
             let Some(estimate) = estimate.as_deref_mut() else { continue };
             estimate.add(&test.seen, &test.waiting, test.last_tick, test.sampler.sample_ms());
             let has_arrived = test.all_here.is_some() || test.agreed.is_some();

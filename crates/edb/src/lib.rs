@@ -12,6 +12,7 @@ pub mod header;
 pub mod identity;
 pub mod key;
 pub mod log;
+pub mod meta_cache;
 pub mod page;
 pub mod record;
 pub mod verify;

@@ -7,6 +7,7 @@ use world::PageCodec;
 
 use crate::error::{Error, Result};
 use crate::io::Counters;
+use crate::meta_cache::MetaCacheConfig;
 use crate::signal::Dropped;
 
 /// Configuration of an instance: one log stream and its databases.
@@ -70,8 +71,10 @@ pub struct DatabaseConfig {
     pub nodes: Option<Rc<dyn NodeFunction>>,
     /// Step by which the file grows, bytes.
     pub extension_bytes: u64,
-    /// Counters of I/O on the file, like `log_counters` for the log.
+    /// Counters of I/O on the file and its MetaCache, like `log_counters` for the log.
     pub counters: Counters,
+    /// MetaCache of the database, if it has one.
+    pub meta_cache: Option<MetaCacheConfig>,
 }
 
 impl InstanceConfig {
@@ -115,6 +118,7 @@ impl DatabaseConfig {
             nodes: None,
             extension_bytes: 8 << 20,
             counters: Counters::default(),
+            meta_cache: None,
         }
     }
 }

@@ -16,6 +16,7 @@ use std::rc::Rc;
 
 use btree::{PageCoding, PlainCoding};
 use edb::header::DatabaseHeader;
+use edb::meta_cache::Epoch;
 use results::IoClass;
 use world::{OpenMode, PageCodec, World};
 
@@ -26,6 +27,7 @@ use crate::flush_map::FlushMap;
 use crate::header;
 use crate::io::{Counters, IoFile};
 use crate::log::{LogPosition, LogTime, POSITION_END, Signature};
+use crate::meta_cache::MetaCache;
 
 /// Database of an open instance.
 pub(crate) struct Database {
@@ -33,6 +35,7 @@ pub(crate) struct Database {
     pub(crate) file: IoFile,
     pub(crate) counters: Counters,
     pub(crate) flush_map: FlushMap,
+    pub(crate) meta_cache: Option<MetaCache>,
     pub(crate) coding: Rc<dyn PageCoding>,
     codec: Option<Rc<dyn PageCodec>>,
     pub(crate) template_id: Option<u64>,
@@ -74,6 +77,7 @@ impl Database {
         Ok(Rc::new(Database {
             id,
             file,
+            meta_cache: MetaCache::open(world, config, &header, page_bytes).await,
             flush_map: FlushMap::new(world, &config.path, header.signature(), &counters),
             counters,
             coding,
@@ -116,7 +120,7 @@ impl Database {
     pub(crate) fn join(&self, cache: &Cache, cache_bytes: u64) {
         let template = self.template.clone();
         let cached = CachedDatabase::new(self.file.clone(), self.coding.clone(), self.template_id, template)
-            .compared_with(self.flush_map.clone());
+            .compared_with(self.flush_map.clone(), self.meta_cache.clone());
         cache.attach(self.id, cached, cache_bytes);
     }
 
@@ -184,6 +188,14 @@ impl Database {
         self.update_header(|header| header.detach(position, time)).await
     }
 
+    /// Makes the MetaCache fit for the next opening of the database, which is about to be closed.
+    pub(crate) async fn leave_meta_cache(&self, closed: LogPosition, log: Signature) {
+        if let Some(cache) = &self.meta_cache {
+            let database = self.header().await.signature();
+            cache.leave(Epoch { database, log, closed }).await;
+        }
+    }
+
     /// Extends the file to at least `pages` pages. The length is durable once the file has been synced. Returns
     /// whether it was shorter.
     pub(crate) async fn lengthen_file(&self, pages: u32) -> Result<bool> {
@@ -201,6 +213,7 @@ impl Database {
         let bytes = (u64::from(pages) + 2) * self.page_bytes as u64;
         let is_long = self.file.file().size().await? > bytes;
         if is_long {
+            self.meta_cache.iter().for_each(|cache| cache.forget_behind(pages));
             self.file.file().set_size(bytes).await?;
         }
         Ok(is_long)

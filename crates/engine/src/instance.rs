@@ -17,6 +17,7 @@ use crate::core::{CommitGate, Core};
 use crate::error::{Error, Result};
 use crate::io::Counters;
 use crate::log::log_time;
+use crate::meta_cache::{MetaCache, MetaCacheState};
 use crate::transaction::{Transaction, roll_back};
 
 /// Largest number of page writes at a time during a shutdown.
@@ -102,6 +103,15 @@ impl Instance {
         Ok(self.core.database(db)?.pages.get())
     }
 
+    /// State of a database's MetaCache.
+    ///
+    /// # Errors
+    /// If there is no such database.
+    pub fn meta_cache_state(&self, db: u8) -> Result<MetaCacheState> {
+        let cache = &self.core.database(db)?.meta_cache;
+        Ok(cache.as_ref().map_or(MetaCacheState::Disabled, MetaCache::state))
+    }
+
     /// Number of deleted entries that wait for their removal.
     pub fn cleanups_waiting(&self) -> usize {
         self.core.transactions.borrow().cleanups.len()
@@ -170,6 +180,7 @@ impl Instance {
         core.log.flush_to(end).await?;
         for database in &core.databases {
             database.flush_map.write(database.flush_map.take_frame(end), core.log.signature()).await?;
+            database.leave_meta_cache(end, core.log.signature()).await;
             database.detach(end, time).await?;
         }
         let mut checkpoint = background::open_checkpoint(core, &self.log_counters).await?;

@@ -139,10 +139,15 @@ impl IoFile {
     }
 
     pub(crate) async fn write(&self, class: IoClass, offset: u64, bufs: Bufs) -> Result<()> {
+        self.write_and_keep(class, offset, bufs).await.map(drop)
+    }
+
+    /// Writes, and gives the buffers back.
+    pub(crate) async fn write_and_keep(&self, class: IoClass, offset: u64, bufs: Bufs) -> Result<Bufs> {
         let (operation, bytes) = (self.begin(class), total_bytes(&bufs));
-        let (result, _) = self.file.write_at(offset, bufs).await;
+        let (result, bufs) = self.file.write_at(offset, bufs).await;
         operation.completed(bytes, result?, self.world.now());
-        Ok(())
+        Ok(bufs)
     }
 
     /// Writes and syncs; the recorded latency is the time until the bytes were durable.

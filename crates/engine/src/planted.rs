@@ -82,6 +82,12 @@ listed! {
         RedoneVersionsNotNoted,
         /// The checkpoint passes changes that the flush map does not contain.
         CheckpointBeforeMap,
+        /// A page of the MetaCache is used although a newer one was written.
+        StaleCachePageTaken,
+        /// A page of the MetaCache is used although it is not whole.
+        TornCachePageTaken,
+        /// The directory of a MetaCache is used although the database has changed since.
+        CacheOfOtherEpochTaken,
     }
 }
 

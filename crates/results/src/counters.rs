@@ -37,6 +37,10 @@ pub enum IoClass {
     HousekeepingRead,
     /// Writes of database headers and the checkpoint file.
     HousekeepingWrite,
+    /// Database pages read from the MetaCache.
+    MetaCacheRead,
+    /// Database pages written to the MetaCache.
+    MetaCacheWrite,
 }
 
 /// Whether an I/O class reads or writes.
@@ -54,7 +58,7 @@ macro_rules! stable_names {
     ($($class:ident: $name:literal,)*) => {
         impl IoClass {
             /// All I/O classes, in report order.
-            pub const ALL: [IoClass; 13] = [$(IoClass::$class),*];
+            pub const ALL: [IoClass; 15] = [$(IoClass::$class),*];
 
             /// Stable name of the class, as stored in `run.db` and JSON.
             pub fn name(self) -> &'static str {
@@ -94,6 +98,8 @@ stable_names! {
     InitWrite: "init_write",
     HousekeepingRead: "housekeeping_read",
     HousekeepingWrite: "housekeeping_write",
+    MetaCacheRead: "meta_cache_read",
+    MetaCacheWrite: "meta_cache_write",
 }
 
 impl IoClass {
@@ -107,10 +113,9 @@ impl IoClass {
         use IoClass::*;
         match self {
             TransactionalRead | MaintenanceRead | LogRead | ReplicationRead | BackupRead | VerifyRead
-            | HousekeepingRead => Direction::Read,
-            TransactionalWrite | LogWrite | LogPrepareWrite | BackupWrite | InitWrite | HousekeepingWrite => {
-                Direction::Write
-            }
+            | HousekeepingRead | MetaCacheRead => Direction::Read,
+            TransactionalWrite | LogWrite | LogPrepareWrite | BackupWrite | InitWrite | HousekeepingWrite
+            | MetaCacheWrite => Direction::Write,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use campaign::database_path;
+use campaign::{database_path, meta_cache_path};
 use evidence::report::{bytes, duration, number};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -155,6 +155,9 @@ fn wanted_files(deployment: &Deployment, tests: &[TestSpec]) -> BTreeMap<String,
             let pages = bytes / u64::from(instance.page_bytes);
             files.insert(engine::flush_map_path(&path), 2 * engine::flush_map_bytes_max(pages));
             files.insert(path, bytes);
+            if let Some(cache) = &database.meta_cache {
+                files.insert(meta_cache_path(cache, &database.name), cache.bytes);
+            }
             for (kind, end) in [(TestKind::BackupToDisk, "backup.edb"), (TestKind::Restore, "restored.edb")] {
                 for test in of_kind(kind) {
                     let folder =
@@ -169,7 +172,7 @@ fn wanted_files(deployment: &Deployment, tests: &[TestSpec]) -> BTreeMap<String,
 
 /// Tests that drive the databases with their load.
 fn load_tests(tests: &[TestSpec]) -> impl Iterator<Item = &TestSpec> {
-    tests.iter().filter(|test| matches!(test.kind, TestKind::Performance | TestKind::Stress))
+    tests.iter().filter(|test| TestKind::WINDOWED.contains(&test.kind))
 }
 
 /// Total length of the windows of these tests, s.
@@ -206,10 +209,13 @@ fn logs_kept(deployment: &Deployment, instance: &InstanceSpec, tests: &[TestSpec
 /// known.
 fn log_bytes_written(load: LoadMode, test: &TestSpec) -> f64 {
     let batches_per_s = match (test.kind, load) {
-        (TestKind::Performance | TestKind::Stress, LoadMode::PacedBatches { batches_per_s }) => batches_per_s,
+        (kind, LoadMode::PacedBatches { batches_per_s }) if TestKind::WINDOWED.contains(&kind) => {
+            batches_per_s
+        }
         // A batch is an I/O at least, and the load is steered at up to twice its rate.
-        (TestKind::Performance | TestKind::Stress, LoadMode::PacedIops { iops }) => iops * 2.0,
-        (TestKind::Tune | TestKind::Performance | TestKind::Stress, _) => f64::INFINITY,
+        (kind, LoadMode::PacedIops { iops }) if TestKind::WINDOWED.contains(&kind) => iops * 2.0,
+        (TestKind::Tune, _) => f64::INFINITY,
+        (kind, _) if TestKind::WINDOWED.contains(&kind) => f64::INFINITY,
         _ => 0.0,
     };
     batches_per_s * (test.warmup_limit_s + test.duration_s) * BATCH_LOG_BYTES

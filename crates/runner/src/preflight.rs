@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use campaign::database_path;
+use campaign::{database_path, meta_cache_path};
 use evidence::environment::mounts::{self, MountError, Nature};
 use evidence::environment::{self, Capture, KernelLog, Volume};
 use evidence::folder::{self, FolderError, FolderLock};
@@ -189,7 +189,7 @@ fn files_below(dir: &Path, parts: &[(&Deployment, &[TestSpec])]) -> Vec<String> 
         let records = ["copy.meta", "copy.meta.new"];
         files.extend(names.iter().chain(&records).map(|name| format!("{folder}/{name}")));
     };
-    let mut databases = Vec::new();
+    let (mut databases, mut caches) = (Vec::new(), Vec::new());
     let instances = parts
         .iter()
         .flat_map(|(deployment, tests)| deployment.instances.iter().map(move |instance| (instance, *tests)));
@@ -198,6 +198,7 @@ fn files_below(dir: &Path, parts: &[(&Deployment, &[TestSpec])]) -> Vec<String> 
         for database in &instance.databases {
             let path = database_path(&database.dir, &database.name);
             databases.extend([format!("{path}.new"), path]);
+            caches.extend(database.meta_cache.iter().map(|cache| meta_cache_path(cache, &database.name)));
             let backup_dirs = tests.iter().filter_map(|test| test.backup_dir.clone());
             for folder in backup_dirs.chain([format!("{}/backup", database.dir)]) {
                 logs(&format!("{folder}/logs-of-{}", instance.name));
@@ -208,7 +209,7 @@ fn files_below(dir: &Path, parts: &[(&Deployment, &[TestSpec])]) -> Vec<String> 
     }
     let maps = databases.iter().map(|path| engine::flush_map_path(path));
     files.extend(maps.flat_map(|map| [format!("{map}.new"), map]));
-    files.extend(databases);
+    files.extend(databases.into_iter().chain(caches));
     let below = |path: &String| Some(Path::new(path).strip_prefix(dir).ok()?.to_str()?.to_owned());
     files.iter().filter_map(below).collect()
 }

@@ -35,7 +35,8 @@ enum Length {
 impl Length {
     fn of(test: &TestSpec) -> Length {
         match test.kind {
-            TestKind::Performance | TestKind::Stress | TestKind::Drill => Length::Fixed(test.duration_s),
+            TestKind::Drill => Length::Fixed(test.duration_s),
+            kind if TestKind::WINDOWED.contains(&kind) => Length::Fixed(test.duration_s),
             TestKind::Tune | TestKind::LogGeneration => Length::AtMost(test.duration_s),
             _ => test.limit_s.map_or(Length::Open, Length::AtMost),
         }
@@ -45,7 +46,7 @@ impl Length {
 /// Longest warm-up of a test, s; 0 for a test without one.
 fn warmup_s(test: &TestSpec) -> f64 {
     let has_one =
-        matches!(test.kind, TestKind::Tune | TestKind::Performance | TestKind::Stress | TestKind::Drill);
+        TestKind::WINDOWED.contains(&test.kind) || matches!(test.kind, TestKind::Tune | TestKind::Drill);
     if has_one { test.warmup_limit_s } else { 0.0 }
 }
 

@@ -42,7 +42,7 @@ fn test_us(host: &Deployment, test: &TestSpec) -> Option<f64> {
     let databases = host.instances.iter().flat_map(|instance| &instance.databases);
     let bytes = databases.map(|database| database.bytes).sum::<u64>() as f64;
     match test.kind {
-        TestKind::Performance | TestKind::Stress => {
+        kind if TestKind::WINDOWED.contains(&kind) => {
             Some((test.warmup_limit_s + test.duration_s) * io_per_s(host)? * IO_US)
         }
         TestKind::DatabaseChecksum | TestKind::Backup | TestKind::BackupToDisk | TestKind::Restore => {

@@ -61,6 +61,19 @@ pub struct DatabaseSpec {
     pub dir: String,
     /// Size when created, bytes; a whole number of pages.
     pub bytes: u64,
+    /// MetaCache of the database, if it has one.
+    pub meta_cache: Option<MetaCacheSpec>,
+}
+
+/// MetaCache of a database.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MetaCacheSpec {
+    /// Name of the volume with its file.
+    pub volume: String,
+    /// Path of the folder with its file.
+    pub dir: String,
+    /// Largest size of the file, bytes.
+    pub bytes: u64,
 }
 
 /// Host of the solution.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::error::{Checked, Wrong};
 use crate::file::{Databases, Generation, Instance, Role, Sizing, SolutionFile};
-use crate::hosts::{DatabaseSpec, HostSpec, InstanceSpec, VolumeInfo, known_host};
+use crate::hosts::{DatabaseSpec, HostSpec, InstanceSpec, MetaCacheSpec, VolumeInfo, known_host};
 use crate::source::Mistakes;
 use crate::storage::MAX_IN_ALL;
 use crate::template::{Names, matches, name, name_on_disk, numbers};
@@ -80,8 +80,9 @@ impl<'a> OfHost<'a> {
             let message = format!("no instance is described for host `{}`", self.host.name);
             return Err(Wrong::new("instance", message).help("add [[instance]] with a name and a volume"));
         }
+        let caches = self.meta_caches(&parts).inspect_err(|wrong| mistakes.add(wrong.clone()))?;
         match self.sizes(&parts) {
-            Ok(sizes) => Ok(self.sized(parts, sizes)),
+            Ok(sizes) => Ok(self.sized(parts, sizes, caches)),
             Err(Refusal::Lack(wrong)) => Err(wrong),
             Err(Refusal::Mistake(wrong)) => {
                 mistakes.add(wrong.clone());
@@ -226,18 +227,51 @@ impl<'a> OfHost<'a> {
         databases().map(size).collect()
     }
 
-    fn sized(&self, parts: Vec<UnsizedInstance<'_>>, sizes: Vec<u64>) -> Vec<InstanceSpec> {
-        let mut sizes = sizes.into_iter();
+    /// MetaCache of every database in order: the volumes of that role take them in turn.
+    fn meta_caches(&self, parts: &[UnsizedInstance<'_>]) -> Checked<Vec<Option<MetaCacheSpec>>> {
+        let instances = parts.iter().flat_map(|part| part.databases.iter().map(|_| &part.name));
+        let Some(mib) = self.file.engine.meta_cache_mib else { return Ok(instances.map(|_| None).collect()) };
+        let tested = self.host.volumes.iter().filter(|volume| volume.is_under_test);
+        let caches = tested.filter(|volume| volume.role == Role::MetaCache);
+        let volumes: Vec<_> = caches.filter_map(|volume| Some((volume, volume.path.as_deref()?))).collect();
+        let each = instances.clone().count().div_ceil(volumes.len().max(1)) as u64;
+        let gib = each.saturating_mul(mib) as f64 / 1024.0;
+        let is_small = |volume: &&VolumeInfo| volume.capacity_gib.is_some_and(|capacity| capacity < gib);
+        let wrong = |message: String| Wrong::new("engine.meta_cache_mib", message);
+        if volumes.is_empty() {
+            let message = format!("host `{}` has no volume for MetaCaches", self.host.name);
+            return Err(wrong(message).help("add [[volume]] with role = \"meta_cache\" and a path"));
+        }
+        if let Some(small) = volumes.iter().map(|(volume, _)| *volume).find(is_small) {
+            let message = format!("{each} MetaCaches do not fit on volume `{}`: {gib:.1} GiB", small.name);
+            return Err(wrong(message).help("make them smaller, or add volumes of role meta_cache"));
+        }
+        let spec = |(number, instance): (usize, &String)| {
+            let (volume, path) = volumes[number % volumes.len()];
+            let dir = format!("{}/{instance}", path.trim_end_matches('/'));
+            Some(MetaCacheSpec { volume: volume.name.clone(), dir, bytes: mib * MIB })
+        };
+        Ok(instances.enumerate().map(spec).collect())
+    }
+
+    fn sized(
+        &self,
+        parts: Vec<UnsizedInstance<'_>>,
+        sizes: Vec<u64>,
+        caches: Vec<Option<MetaCacheSpec>>,
+    ) -> Vec<InstanceSpec> {
+        let mut sizes = sizes.into_iter().zip(caches);
         let engine = &self.file.engine;
         let spec = |part: UnsizedInstance<'_>| {
             let page_bytes = part.instance.page_kib.unwrap_or(self.generation.page_kib()) * 1024;
             let log_file_kib = part.instance.log_file_kib.unwrap_or(self.generation.log_file_kib());
             let databases = part.databases.into_iter().zip(&mut sizes);
-            let databases = databases.map(|(database, bytes)| DatabaseSpec {
+            let databases = databases.map(|(database, (bytes, meta_cache))| DatabaseSpec {
                 name: database.name,
                 volume: database.place.volume.name.clone(),
                 dir: database.place.dir,
                 bytes: bytes / u64::from(page_bytes) * u64::from(page_bytes),
+                meta_cache,
             });
             let databases: Vec<DatabaseSpec> = databases.collect();
             let count = databases.len() as u64;

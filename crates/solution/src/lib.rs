@@ -52,7 +52,7 @@ pub use file::{
     StorageArray, Store, TestKind, Users, WhenLinkLost, WhenLost,
 };
 pub use group::{ListedDatabase, MAX_DATABASES, MAX_MOUNTED, Placement};
-pub use hosts::{DatabaseSpec, HostSpec, InstanceSpec, MAX_MEMBERS, VolumeInfo};
+pub use hosts::{DatabaseSpec, HostSpec, InstanceSpec, MAX_MEMBERS, MetaCacheSpec, VolumeInfo};
 pub use read::read_toml;
 pub use setting::{Setting, VARIABLE_PREFIX};
 pub use storage::{Behind, FastTier, PoolSpec, TieringSpec, VolumeKind, gib_of_disks};

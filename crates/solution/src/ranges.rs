@@ -184,6 +184,7 @@ pub const SOLUTION: &Rows = &[
     ("engine.cache_min_mib", Whole(1.0, 1_048_576.0)),
     ("engine.cache_max_mib", Whole(1.0, 1_048_576.0)),
     ("engine.checkpoint_depth_mib", Whole(1.0, 1_048_576.0)),
+    ("engine.meta_cache_mib", Whole(1.0, LARGEST_DATABASE_MIB)),
     ("engine.flush_start_percent", Above(0.0, 50.0)),
     ("engine.flush_stop_percent", Above(0.0, 50.0)),
     ("engine.maintenance_pause_ms", From(0.0, 3_600_000.0)),

@@ -126,6 +126,10 @@ pub(crate) fn tests(
             let message = "a drill has databases of its own, so nothing can follow it but drills";
             mistakes.add(Wrong::new(format!("{path}.kind"), message).help("move it to the end"));
         }
+        if test.kind == TestKind::MetacacheLoss && file.engine.meta_cache_mib.is_none() {
+            let message = "the databases have no MetaCache that could be lost";
+            mistakes.add(Wrong::new(format!("{path}.kind"), message).help("add meta_cache_mib to [engine]"));
+        }
         let spec = spec(file, generation, test);
         mistakes.keep(enough_batches(&load, &spec));
         let drill = drill(file, test, &path, spec.duration_s, named, copies, mistakes);
@@ -139,7 +143,7 @@ fn spec(file: &SolutionFile, generation: Generation, test: &Test) -> TestSpec {
     const HOUR: f64 = 3600.0;
     let duration_s = test.duration_s.unwrap_or(match test.kind {
         TestKind::Performance => 2.0 * HOUR,
-        TestKind::Tune | TestKind::Drill => 600.0,
+        TestKind::Tune | TestKind::Drill | TestKind::MetacacheLoss => 600.0,
         _ => 24.0 * HOUR,
     });
     let is_lenient =
@@ -169,7 +173,7 @@ const LEAST_BATCHES: f64 = 10.0;
 
 /// Refuses a paced load whose window holds so few batches that its rate is a matter of chance.
 fn enough_batches(load: &Load, test: &TestSpec) -> Checked<()> {
-    let is_load = matches!(test.kind, TestKind::Performance | TestKind::Stress);
+    let is_load = TestKind::WINDOWED.contains(&test.kind);
     let is_paced = load.sessions.is_none() && load.batches_per_s.is_none();
     let Some(paced) = load.target_iops.filter(|iops| is_load && is_paced && *iops > 0.0) else {
         return Ok(());
@@ -238,7 +242,8 @@ fn refuse_late_restores(tests: &[Test], mistakes: &mut Mistakes<'_>) {
 fn removes_logs(tests: &[Test]) -> Option<TestKind> {
     let mut unclean = false;
     tests.iter().map(|test| test.kind).find(|kind| match kind {
-        TestKind::Tune | TestKind::Performance | TestKind::Stress | TestKind::SoftRecovery => true,
+        TestKind::Tune | TestKind::SoftRecovery => true,
+        kind if TestKind::WINDOWED.contains(kind) => true,
         TestKind::LogGeneration => {
             unclean = true;
             false

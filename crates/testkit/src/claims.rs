@@ -179,6 +179,7 @@ pub const ROWS: &[Row] = &[
     ),
     ("engine.generation", "\"2013-early\"", Run("reads_per_batch")),
     ("engine.cache_max_mib", "65536", Run("cache_ratio")),
+    ("engine.meta_cache_mib", "16", Refused),
     (
         "engine.checkpoint_depth_mib",
         "1000",

@@ -224,6 +224,11 @@ impl PageBuf {
         }
     }
 
+    /// Index of the page that the buffer still equals, if its bytes can be computed.
+    pub(crate) fn made_index(&self) -> Option<u64> {
+        self.made_of().map(|made| made.index)
+    }
+
     fn made_of(&self) -> Option<&Made> {
         match &self.kind {
             Kind::Made(made) => Some(made),

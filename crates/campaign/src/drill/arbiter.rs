@@ -13,7 +13,7 @@ use world::World;
 use super::node::TICK;
 use super::topology::{ARBITER, Topology};
 use crate::CampaignError;
-use crate::init::make_folders;
+use crate::folders::make_folders;
 
 /// Arbiter of a drill with its connections. Dropping it stops it as a crash would.
 pub struct ArbiterNode {

@@ -9,8 +9,8 @@ use world::World;
 
 use super::topology::{CopyPlace, Topology};
 use crate::CampaignError;
+use crate::folders::make_folders;
 use crate::host::database_path;
-use crate::init::make_folders;
 
 /// Creates all copies of a database: the first one on its host, the others from its initial contents. `worlds`: those
 /// of the topology's hosts.

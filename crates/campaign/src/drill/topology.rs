@@ -228,6 +228,7 @@ impl Topology {
                 cache_min_bytes: 0,
                 cache_max_bytes: self.cache_bytes,
                 databases: vec![DatabaseSpec {
+                    meta_cache: None,
                     name: database.name.clone(),
                     volume: place.volume.clone(),
                     dir: place.dir.clone(),

@@ -97,6 +97,35 @@ fn equal_seeds_give_equal_rows_and_others_do_not() {
     assert_ne!(first.0, one(4).0, "another seed is another run");
 }
 
+#[test]
+fn a_volume_of_meta_caches_that_is_taken_away_under_load_costs_reads_and_no_test() {
+    let simulation = initialised(2);
+    let (outcome, rows) = run_tests(&simulation, 2, |kind| kind == TestKind::MetacacheLoss);
+    assert!(outcome.passed(), "{:?}, {:?}", outcome.error, failures(&outcome));
+    let told = |name: &str| {
+        let found = test_row(&rows).parameters.iter().find(|parameter| parameter.name == name);
+        found.map(|parameter| parameter.value.as_str())
+    };
+    assert_eq!(told("Volume taken away"), Some("Flash, 2 databases lost their MetaCache"));
+    assert_eq!(told("First broken threshold"), Some("none"));
+    let lost_ms = rows.iter().find_map(|row| match row {
+        Row::Event(event) if event.text.contains("was taken away") => Some(event.t_ms),
+        _ => None,
+    });
+    let lost_ms = lost_ms.expect("an event says when");
+    let hits = |is_after: bool| {
+        let of_host = rows.iter().filter_map(|row| match row {
+            Row::Sample(sample) if sample.origin.instance.is_none() => Some(sample),
+            _ => None,
+        });
+        let hits = of_host.filter(|sample| sample.measure == Measure::Io(IoClass::MetaCacheRead));
+        hits.filter(|sample| (sample.t_ms >= lost_ms) == is_after)
+            .map(|sample| sample.totals.count)
+            .sum::<u64>()
+    };
+    assert!(hits(false) > 0 && hits(true) == 0, "{} before, {} after", hits(false), hits(true));
+}
+
 /// A stress test whose storage `break_it` damages ends with a failed verdict and its cause. After `mend` has repaired
 /// the storage, the databases recover and pass. Returns the message.
 fn fails_and_recovers(

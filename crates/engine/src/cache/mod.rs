@@ -51,6 +51,7 @@ use crate::io::IoFile;
 use crate::judge::dbtime;
 use crate::log::writer::Log;
 use crate::log::{LogPosition, POSITION_END};
+use crate::meta_cache::MetaCache;
 use crate::signal::Poison;
 
 /// Memory of a frame without its page, in bytes.
@@ -86,6 +87,8 @@ pub(crate) struct CachedDatabase {
     template: Option<Rc<Template>>,
     /// Versions of the pages in the file.
     flush_map: Option<FlushMap>,
+    /// Copies of pages on a faster volume.
+    meta_cache: Option<MetaCache>,
     /// Whether idle pages are packed.
     packs_pages: bool,
     /// Oldest first change of the pages written since the last sync began.
@@ -109,15 +112,16 @@ impl CachedDatabase {
             template_id,
             template,
             flush_map: None,
+            meta_cache: None,
             unsynced: Cell::new(POSITION_END),
             syncing: Cell::new(POSITION_END),
             syncs_running: Cell::new(0),
         }
     }
 
-    /// Makes reads compare pages with `flush_map`.
-    pub(crate) fn compared_with(self, flush_map: FlushMap) -> CachedDatabase {
-        CachedDatabase { flush_map: Some(flush_map), ..self }
+    /// Makes reads compare pages with `flush_map`, and look into `meta_cache` first.
+    pub(crate) fn compared_with(self, flush_map: FlushMap, meta_cache: Option<MetaCache>) -> CachedDatabase {
+        CachedDatabase { flush_map: Some(flush_map), meta_cache, ..self }
     }
 
     /// Whether page `pgno`, which passed its check, is the version that was last written.
@@ -281,6 +285,12 @@ impl Cache {
     pub(crate) fn assert_all_written(&self) {
         let oldest = self.oldest_not_durable();
         assert!(oldest == POSITION_END, "the files may lack changes from {oldest:?} on");
+    }
+
+    /// MetaCache of a database. Redo of an opening uses none: it is about what the file has.
+    fn meta_cache<'a>(&self, database: &'a CachedDatabase) -> Option<&'a MetaCache> {
+        let is_opening = matches!(self.0.redo.get(), Some(RedoFor::Opening | RedoFor::Worker));
+        database.meta_cache.as_ref().filter(|_| !is_opening)
     }
 
     /// Whether the file may lack the present version of the page.

@@ -220,16 +220,7 @@ impl Cache {
 
     async fn read_pages(&self, first: PageKey, mut arrival: Arrival) -> Result<()> {
         let database = self.database(first.db)?;
-        let mut bufs = Bufs::new();
-        arrival.frames.iter().for_each(|_| bufs.push(PageBuf::empty(self.0.page_bytes)));
-        let offset = (u64::from(first.pgno) + 1) * self.0.page_bytes as u64;
-        let pages = match database.file.read(IoClass::TransactionalRead, offset, bufs).await {
-            Ok(pages) => pages,
-            Err(error) if error.is_short_read() && self.0.redo.get().is_some() => {
-                self.read_over_the_end(&database, offset, arrival.frames.len()).await?
-            }
-            Err(error) => return Err(error),
-        };
+        let (pages, is_of_file) = self.read_from(&database, first, arrival.frames.len()).await?;
         let now_ns = self.0.world.now().ns;
         let frames_read: SmallVec<[u32; 1]> = std::mem::replace(&mut arrival.frames, smallvec![]);
         let (mut first_damage, mut reported) = (None, SmallVec::<[u32; 1]>::new());
@@ -240,6 +231,9 @@ impl Cache {
             // Redo meets other versions; what it needs to know of them it asks the log.
             if finding == Finding::Good && self.0.redo.get().is_none() && !database.is_newest(pgno, &page) {
                 finding = Finding::Bad(STALE.to_owned());
+            }
+            if finding == Finding::Good && is_of_file {
+                self.admit(&database, pgno, &page);
             }
             let mut frames = self.0.frames.borrow_mut();
             let slot = frames.get_mut(frame);
@@ -280,6 +274,44 @@ impl Cache {
             reported.into_iter().for_each(|pgno| on_damage(first.db, pgno));
         }
         first_damage.map_or(Ok(()), Err)
+    }
+
+    /// Pages from the MetaCache or the database file, and whether they came from the file. A run of several pages is
+    /// one read of the file.
+    async fn read_from(
+        &self,
+        database: &CachedDatabase,
+        first: PageKey,
+        count: usize,
+    ) -> Result<(Bufs, bool)> {
+        if let (1, Some(meta_cache)) = (count, self.meta_cache(database))
+            && let Some(page) = meta_cache.read(first.pgno).await
+        {
+            return Ok((smallvec![page], false));
+        }
+        let bufs = (0..count).map(|_| PageBuf::empty(self.0.page_bytes)).collect();
+        let offset = (u64::from(first.pgno) + 1) * self.0.page_bytes as u64;
+        let pages = match database.file.read(IoClass::TransactionalRead, offset, bufs).await {
+            Err(error) if error.is_short_read() && self.0.redo.get().is_some() => {
+                self.read_over_the_end(database, offset, count).await?
+            }
+            pages => pages?,
+        };
+        Ok((pages, true))
+    }
+
+    /// Starts to write a page that was read from the database file to the MetaCache, if the page is to be admitted.
+    fn admit(&self, database: &CachedDatabase, pgno: u32, page: &PageBuf) {
+        let Some(meta_cache) = self.meta_cache(database) else { return };
+        let reserved = meta_cache.admit(pgno);
+        if !reserved.is_empty() {
+            let (meta_cache, page) = (meta_cache.clone(), page.clone());
+            let working = self.0.poison.working();
+            self.0.world.spawn_detached(async move {
+                let _working = working;
+                meta_cache.write(reserved, |_| Some(page.clone())).await;
+            });
+        }
     }
 
     /// Handles a read that passed the end of the file: to recovery the missing pages are pages to repair, and the

@@ -273,6 +273,20 @@ impl Cache {
         }
     }
 
+    /// Writes adjacent pages to the database file, and then to their slots of the MetaCache.
+    async fn write_pages(&self, first: PageKey, pages: Bufs) -> Result<()> {
+        let (database, class) = (self.database(first.db)?, IoClass::TransactionalWrite);
+        let offset = (u64::from(first.pgno) + 1) * self.0.page_bytes as u64;
+        let Some(meta_cache) = self.meta_cache(&database) else {
+            return database.file.write(class, offset, pages).await;
+        };
+        let reserved = meta_cache.reserve(first.pgno, pages.len());
+        let written = database.file.write_and_keep(class, offset, pages).await;
+        let page = |pgno: u32| Some(written.as_ref().ok()?[(pgno - first.pgno) as usize].clone());
+        meta_cache.write(reserved, page).await;
+        written.map(drop)
+    }
+
     async fn write_run(self, run: WriteRun, _working: Working) {
         let log = self.0.log.borrow().clone();
         let result = async {
@@ -281,8 +295,7 @@ impl Cache {
                 log.assert_durable(run.log_needed);
             }
             self.0.poison.check()?;
-            let offset = (u64::from(run.first.pgno) + 1) * self.0.page_bytes as u64;
-            self.database(run.first.db)?.file.write(IoClass::TransactionalWrite, offset, run.pages).await
+            self.write_pages(run.first, run.pages).await
         };
         let result = result.await;
         if self.0.poison.require(result).is_ok()

@@ -14,7 +14,9 @@ use std::rc::Rc;
 use crate::common;
 use crate::common::lying::{Lies, judge_a_torn_row, run_lying_seed};
 use crate::common::model::{DATABASES, Model, Random, Shape, TREES, all_rows, load};
-use crate::common::seed::{Totals, create_small, new_simulation, run_seed, run_seeds, shape_of};
+use crate::common::seed::{
+    Totals, create_small, new_simulation, run_seed, run_seeds, shape_of, with_meta_cache,
+};
 use crate::common::snapshot::Snapshot;
 use crate::common::{REDO, check_structure, create, shared, tree_number};
 use engine::{BranchCounts, Durability, Error, Instance, InstanceConfig, RecoveryBranch, Redo};
@@ -54,8 +56,8 @@ fn honest_seeds(from: u64) {
         totals;
     println!(
         "{seeds} seeds: {transactions} transactions, {rolls} log rolls, {splits} splits, {pages_merged} pages merged, \
-         {crashes} power cuts, {crashes_in_recovery} in recovery, {} openings failed, {} operations failed; {:?}; {:?}",
-        totals.failed_openings, totals.failed_operations, totals.faults, totals.branches
+         {crashes} power cuts, {crashes_in_recovery} in recovery, {} openings failed, {} operations failed, {} reads from MetaCaches; {:?}; {:?}",
+        totals.failed_openings, totals.failed_operations, totals.cache_reads, totals.faults, totals.branches
     );
     if is_complete {
         // A tear that a segment's checksum passes needs regular data, which the even seeds have.
@@ -66,6 +68,7 @@ fn honest_seeds(from: u64) {
         let branches: Vec<_> = RecoveryBranch::ALL.into_iter().filter(is_due).collect();
         let missing = totals.missing(&HONEST_FAULTS, &branches);
         assert!(missing.is_empty(), "never came: {missing:?}");
+        assert!(totals.cache_reads > 1000, "{} reads from MetaCaches", totals.cache_reads);
         assert!(totals.failed_openings > 0 && totals.failed_operations > 0);
     }
 }
@@ -112,7 +115,7 @@ fn crashed(seed: u64) -> (Snapshot, InstanceConfig) {
     let (sim, world) = new_simulation(seed);
     let mut random = Random::new(seed);
     let shape = shape_of(seed, &mut random);
-    let config = create_small(&sim, &world, &mut random);
+    let config = with_meta_cache(seed, create_small(&sim, &world, &mut random));
     let model = shared(Model::new(3, 400));
     let (instance, _) = sim.run_until(Instance::open(&world, &config)).unwrap();
     sim.run_until(load(&world, Rc::new(instance), &model, shape, seed));

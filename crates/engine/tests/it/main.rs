@@ -14,6 +14,7 @@ mod full_volume;
 mod instance;
 mod jobs;
 mod limits;
+mod meta_cache;
 mod openings;
 #[cfg(feature = "planted-bugs")]
 mod planted;

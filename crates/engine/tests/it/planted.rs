@@ -89,6 +89,8 @@ fn rare_seed_of(bug: Bug) -> Option<u64> {
     match bug {
         Bug::FailedSyncRetried => Some(149),
         Bug::HeaderCopiesTogether => Some(438),
+        Bug::StaleCachePageTaken => Some(34),
+        Bug::CacheOfOtherEpochTaken => Some(175),
         _ => None,
     }
 }

@@ -98,6 +98,8 @@ pub fn measure(name: &str) -> &str {
         "init_write" => "Initialisation writes",
         "housekeeping_read" => "Header and checkpoint reads",
         "housekeeping_write" => "Header and checkpoint writes",
+        "meta_cache_read" => "MetaCache reads",
+        "meta_cache_write" => "MetaCache writes",
         "batch" => "Batches",
         "batch_intended" => "Batches, from intended start",
         other => other,

@@ -2,7 +2,7 @@
 //!
 //! Limits: a file belongs to the volume with the longest folder above it, by name; links are not followed.
 //! Copies written by a backup count where the backup says it wrote them; reading them for verification counts
-//! there, too.
+//! there, too. I/O on MetaCaches counts on no volume.
 
 use results::{Direction, IoClass, Measure, Origin, Volume};
 
@@ -36,11 +36,14 @@ pub fn rows(view: &TestView<'_>) -> Vec<VolumeIo> {
         return Vec::new();
     }
     let files = files(data);
+    let is_elsewhere = |class: IoClass| matches!(class, IoClass::MetaCacheRead | IoClass::MetaCacheWrite);
     let is_copy = |class: IoClass| matches!(class, IoClass::BackupWrite | IoClass::VerifyRead);
     let of_class = |direction: Direction, copies: bool| -> Vec<Measure> {
         IoClass::ALL
             .into_iter()
-            .filter(|class| class.direction() == direction && (is_copy(*class) == copies))
+            .filter(|class| {
+                class.direction() == direction && is_copy(*class) == copies && !is_elsewhere(*class)
+            })
             .map(Measure::Io)
             .collect()
     };

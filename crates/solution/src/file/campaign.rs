@@ -109,6 +109,8 @@ pub struct Engine {
     pub cache_max_mib: u64,
     /// Log that recovery may have to replay, in MiB.
     pub checkpoint_depth_mib: u64,
+    /// MetaCache of each database in MiB, on the host's volumes of role `meta_cache` in turn; none when not given.
+    pub meta_cache_mib: Option<u64>,
     /// Clean share of the cache below which pages are written out, in percent.
     pub flush_start_percent: f64,
     /// Clean share of the cache at which writing out stops, in percent.
@@ -137,6 +139,7 @@ impl Default for Engine {
             cache_min_mib: None,
             cache_max_mib: 256,
             checkpoint_depth_mib: 20,
+            meta_cache_mib: None,
             flush_start_percent: 1.0,
             flush_stop_percent: 2.0,
             maintenance: true,
@@ -190,14 +193,16 @@ pub enum TestKind {
     SoftRecovery,
     /// Lets parts of the deployment fail under load, with all copies of all databases.
     Drill,
+    /// Load under which the first volume of MetaCaches of each host is taken away in the middle of the window.
+    MetacacheLoss,
 }
 
 impl TestKind {
     /// Kinds of tests with a measured window.
-    pub const WINDOWED: [TestKind; 2] = [TestKind::Performance, TestKind::Stress];
+    pub const WINDOWED: [TestKind; 3] = [TestKind::Performance, TestKind::Stress, TestKind::MetacacheLoss];
 
     /// All kinds of tests.
-    pub const ALL: [TestKind; 12] = [
+    pub const ALL: [TestKind; 13] = [
         TestKind::Init,
         TestKind::Tune,
         TestKind::Performance,
@@ -210,6 +215,7 @@ impl TestKind {
         TestKind::LogGeneration,
         TestKind::SoftRecovery,
         TestKind::Drill,
+        TestKind::MetacacheLoss,
     ];
 
     /// Kind of test with this name.
@@ -232,6 +238,7 @@ impl TestKind {
             TestKind::LogGeneration => "log_generation",
             TestKind::SoftRecovery => "soft_recovery",
             TestKind::Drill => "drill",
+            TestKind::MetacacheLoss => "metacache_loss",
         }
     }
 }
@@ -242,8 +249,8 @@ impl TestKind {
 pub struct Test {
     /// Kind of the test.
     pub kind: TestKind,
-    /// Length of the measured window in seconds (performance 2 h, stress 24 h, drill 10 min, tune 10 min at
-    /// most when not given); the time limit of log generation, and of database checksum and backup (none when
+    /// Length of the measured window in seconds (performance 2 h, stress 24 h, drill and metacache_loss 10 min, tune
+    /// 10 min at most when not given); the time limit of log generation, and of database checksum and backup (none when
     /// not given).
     pub duration_s: Option<f64>,
     /// Longest wait for a filled cache before the window, in seconds; 1800 when not given.

@@ -53,6 +53,27 @@ fn refused(text: &str) -> (Box<SolutionError>, String) {
 }
 
 #[test]
+fn meta_caches_are_spread_over_the_volumes_of_that_role_and_must_fit() {
+    let volume =
+        "[[volume]]\nname = \"F{n}\"\ncount = 2\nrole = \"meta_cache\"\npath = \"/f{n}\"\ncapacity_gib = 1\n";
+    let small = format!(
+        "{SMALL}\n[profile]\nexchange = \"se\"\nmailboxes = 100\nmessages_per_day = 100\nquota_mb = 100\n"
+    );
+    let text = |mib: u32| format!("{small}\n[engine]\nmeta_cache_mib = {mib}\n\n{volume}");
+    let deployment = parse(&text(256)).deployment(Some("S1")).unwrap();
+    let databases = deployment.instances.iter().flat_map(|instance| &instance.databases);
+    let caches: Vec<_> = databases.map(|database| database.meta_cache.clone().unwrap()).collect();
+    let dirs: Vec<_> = caches.iter().map(|cache| cache.dir.as_str()).collect();
+    assert_eq!((dirs.len(), &dirs[..3]), (8, &["/f1/DB001", "/f2/DB002", "/f1/DB003"][..]));
+    assert!(caches.iter().all(|cache| cache.bytes == 256 << 20));
+    assert!(refused(&text(257)).0.to_string().contains("4 MetaCaches do not fit on volume `F1`"));
+    let none = format!("{small}\n[engine]\nmeta_cache_mib = 1\n");
+    assert!(refused(&none).0.to_string().contains("has no volume for MetaCaches"));
+    let loss = format!("{small}\n[[test]]\nkind = \"metacache_loss\"\n");
+    assert!(refused(&loss).0.to_string().contains("no MetaCache that could be lost"));
+}
+
+#[test]
 fn the_laptop_solution_is_four_databases_of_512_mib() {
     let deployment = Solution::parse(LAPTOP, "laptop.toml").unwrap().deployment(None).unwrap();
     assert_eq!(deployment.instances.len(), 4);

@@ -249,6 +249,27 @@ fn a_copy_of_an_template_is_kept_as_an_template_and_a_power_cut_treats_it_as_byt
     assert!(torn > 0, "template pages are torn like others");
 }
 
+#[test]
+fn pages_at_other_places_of_a_file_are_kept_without_their_bytes() {
+    let (sim, world) = with_faults(1, Faults::default());
+    sim.run_until(async {
+        let file = adopted_file(&world, "/d/x", 10).await;
+        write(&file, 5 * PAGE as u64, buf(PAGE, 200)).await;
+        let cache = create(&world, "/d/cache").await;
+        cache.keep_like("/d/x");
+        for (slot, index) in [(0, 6), (1, 5), (2, 6)] {
+            write(&cache, slot * PAGE as u64, smallvec![read_page(&file, index).await]).await;
+        }
+        for (slot, index) in [(0, 6), (1, 5), (2, 6)] {
+            let page = read_page(&cache, slot).await;
+            assert!(!page.is_bytes(), "slot {slot}");
+            assert_eq!(page.pristine().map(|(_, at)| at), (index == 6).then_some(6));
+            assert_eq!(page.encoding(index).is_some(), index == 5);
+            assert_eq!(page.as_slice(), read_page(&file, index).await.as_slice());
+        }
+    });
+}
+
 /// Codec that counts the bytes of its encodings.
 struct Weighing(Rc<Cell<usize>>);
 

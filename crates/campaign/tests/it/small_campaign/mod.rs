@@ -15,7 +15,7 @@ name = "Simulated"
 schema = 1
 
 [profile]
-exchange = "2016"
+exchange = "2019"
 mailboxes = 40
 messages_per_day = 150
 quota_mb = 40
@@ -27,6 +27,11 @@ name = "a"
 name = "V{n}"
 count = 2
 path = "/v{n}"
+
+[[volume]]
+name = "Flash"
+role = "meta_cache"
+path = "/flash"
 
 [[instance]]
 name = "DB{n}"
@@ -45,6 +50,7 @@ cache_min_mib = 4
 cache_max_mib = 8
 flush_start_percent = 4
 flush_stop_percent = 8
+meta_cache_mib = 24
 
 [[test]]
 kind = "init"
@@ -82,6 +88,11 @@ kind = "backup_to_disk"
 
 [[test]]
 kind = "restore"
+
+[[test]]
+kind = "metacache_loss"
+duration_s = 10
+warmup_limit_s = 3
 
 [[test]]
 kind = "log_generation"
@@ -125,7 +136,7 @@ pub fn simulation_of(seed: u64, read_latency: Duration) -> Simulation {
     let storage = Box::new(FixedLatency::new(seed, times));
     let simulation = Simulation::new(seed, SimConfig { storage, ..SimConfig::default() });
     simulation.host("a");
-    ["/v1", "/v2"].into_iter().for_each(|volume| simulation.volume("a", volume, 16 << 30));
+    ["/v1", "/v2", "/flash"].into_iter().for_each(|volume| simulation.volume("a", volume, 16 << 30));
     simulation
 }
 

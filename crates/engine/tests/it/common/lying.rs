@@ -13,7 +13,7 @@ use world::sim::{FaultKind, Faults, FileId, Lie, Outcome, PowerCut, Simulation};
 use world::{OpenMode, PageBuf, World};
 
 use super::model::{DATABASES, Model, Random, RowName, Rows, Shape, TREES, load};
-use super::seed::{Totals, create_small, new_simulation, shape_of};
+use super::seed::{Totals, create_small, new_simulation, shape_of, with_meta_cache};
 use super::{PAGE_BYTES, REDO, shared, tree_number};
 
 /// Counts of how seeds on a lying disk ended.
@@ -119,6 +119,8 @@ impl Unnoticed {
         let paths = config.databases.iter().map(|db| db.path.clone());
         let ids: Vec<_> = paths.clone().map(|path| sim.file_id("h", &path)).collect();
         let maps: Vec<_> = paths.map(|path| sim.file_id("h", &flush_map_path(&path))).collect();
+        let caches = config.databases.iter().filter_map(|db| db.meta_cache.as_ref());
+        let caches: Vec<_> = caches.map(|cache| sim.file_id("h", &cache.path)).collect();
         let of = |ids: &[Option<FileId>], lie: &Lie| {
             (1..).zip(ids).find(|(_, id)| **id == Some(lie.file)).map(|(db, _)| db)
         };
@@ -129,6 +131,9 @@ impl Unnoticed {
         for lie in sim.lies() {
             if let Some(db) = of(&maps, &lie) {
                 unnoticed.without_map.insert(db);
+                continue;
+            }
+            if of(&caches, &lie).is_some() {
                 continue;
             }
             match (of(&ids, &lie), lie.kind) {
@@ -185,7 +190,7 @@ pub fn run_lying_seed(seed: u64, totals: &mut Totals, lies: &mut Lies) -> Result
     let (sim, world) = new_simulation(seed);
     let mut random = Random::new(seed);
     let shape = shape_of(seed, &mut random);
-    let mut config = create_small(&sim, &world, &mut random);
+    let mut config = with_meta_cache(seed, create_small(&sim, &world, &mut random));
     config.redo = REDO[(seed / 4 % 2) as usize];
     let model = shared(Model::new(1, 0));
     let (instance, _) = sim.run_until(Instance::open(&world, &config)).map_err(|error| error.to_string())?;

@@ -13,7 +13,7 @@ use world::sim::{Faults, FixedLatency, FixedLatencyTimes, PowerCut, SimConfig, S
 use world::{Duration, OpenMode, PageBuf, World};
 
 use super::model::{DATABASES, Model, Random, Shape, TREES, all_rows, load};
-use super::seed::{create_small, shape_of};
+use super::seed::{create_small, shape_of, with_meta_cache};
 use super::{PAGE_BYTES, check_structure, shared};
 
 pub const HOSTS: [&str; 2] = ["a", "b"];
@@ -283,7 +283,7 @@ pub fn pair(seed: u64, totals: &mut Totals) -> Pair<'_> {
     });
     let mut random = Random::new(seed);
     let shape = shape_of(seed, &mut random);
-    let mut config = create_small(&sim, &worlds[0], &mut random);
+    let mut config = with_meta_cache(seed, create_small(&sim, &worlds[0], &mut random));
     config.circular_logging = true;
     let tearing = PowerCut { lost_write: 0.1, torn_write: 0.7, ..PowerCut::default() };
     sim.set_faults(Faults { power_cut: tearing, ..Faults::default() });

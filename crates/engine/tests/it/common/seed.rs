@@ -1,19 +1,22 @@
 //! One seed of the crash test on an honest disk: load, power cuts, failures, recoveries that are cut off
 //! themselves; after each recovery the rows are a prefix of the commits, and trees, space and pages are whole.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use engine::{
-    BranchCounts, Counters, Instance, InstanceConfig, Progress, RecoveryBranch, StopSignal, StreamConfig,
-    check_database,
+    BranchCounts, Counters, Instance, InstanceConfig, MetaCacheConfig, Progress, RecoveryBranch, StopSignal,
+    StreamConfig, check_database,
 };
+use futures_util::future::join;
+use results::IoClass;
+use smallvec::smallvec;
 use world::sim::{
     CrashPoint, Death, FaultKind, Faults, FixedLatency, FixedLatencyTimes, OpKind, Outcome, PowerCut,
     SimConfig, Simulation,
 };
-use world::{Duration, World};
+use world::{Duration, OpenMode, PageBuf, World};
 
 use super::model::{DATABASES, Model, Random, Shape, TREES, all_rows, load};
 use super::{PAGE_BYTES, REDO, check_structure, create, shared};
@@ -22,7 +25,7 @@ use super::{PAGE_BYTES, REDO, check_structure, create, shared};
 const BEFORE: u64 = 680;
 const AFTER: u64 = 220;
 /// Numbers of deletes among ten changes, with which trees grow, stay or shrink.
-const DELETES: [u64; 3] = [1, 2, 7];
+const DELETES: [u64; 4] = [1, 2, 7, 2];
 
 /// End of the error of a seed whose load was too small.
 pub const PROVES_TOO_LITTLE: &str = "the seed proves too little";
@@ -41,6 +44,8 @@ pub struct Totals {
     pub pages_merged: u64,
     pub branches: BranchCounts,
     pub faults: BTreeMap<FaultKind, u64>,
+    /// Reads from MetaCaches.
+    pub cache_reads: u64,
 }
 
 impl Totals {
@@ -92,6 +97,15 @@ pub fn create_small(sim: &Simulation, world: &World, random: &mut Random) -> Ins
     config
 }
 
+/// Gives the databases of every third seed a MetaCache.
+pub fn with_meta_cache(seed: u64, mut config: InstanceConfig) -> InstanceConfig {
+    for database in config.databases.iter_mut().filter(|_| seed % 3 == 1) {
+        let (path, bytes) = (format!("{}.mcdb", database.path), (12 + seed % 40) * PAGE_BYTES as u64);
+        database.meta_cache = Some(MetaCacheConfig { path, bytes, taken_away: StopSignal::new() });
+    }
+    config
+}
+
 fn crash_point(random: &mut Random) -> CrashPoint {
     if random.below(2) == 0 { CrashPoint::Before } else { CrashPoint::After }
 }
@@ -139,6 +153,7 @@ struct Seed<'a> {
     config: InstanceConfig,
     model: Rc<RefCell<Model>>,
     random: Random,
+    older: Older,
     /// Failed syncs before the last power cut.
     failed_syncs: u64,
     totals: &'a mut Totals,
@@ -263,13 +278,18 @@ impl Seed<'_> {
                 self.sim.set_faults(faults);
             }
             let seed = self.seed * 10 + round * 2 + part;
-            let loaded = load(world, instance.clone(), &self.model, shape, seed);
-            match self.sim.run_until_crash_or(loaded) {
+            let has_ended = Cell::new(false);
+            let loaded = async {
+                load(world, instance.clone(), &self.model, shape, seed).await;
+                has_ended.set(true);
+            };
+            let vandalised = vandalise_at_times(world, &self.config, &self.older, seed, &has_ended);
+            match self.sim.run_until_crash_or(join(loaded, vandalised)) {
                 Outcome::Stuck { waiting_tasks } => {
                     return Err(format!("the load is stuck, {waiting_tasks} tasks wait"));
                 }
                 Outcome::Crashed { .. } => is_running = false,
-                Outcome::Done(()) => {}
+                Outcome::Done(_) => {}
             }
         }
         self.totals.rolls += instance.log_rolls() - before;
@@ -284,6 +304,32 @@ impl Seed<'_> {
         self.model.borrow_mut().rebase_on(&rows)?;
         let whole = self.sim.run_until(check_structure(instance, DATABASES, TREES));
         whole.map_err(|error| error.to_string())
+    }
+
+    /// Databases that are closed and used again take over their MetaCaches, whose volume has changed every other slot.
+    /// Then they lose their power: what the caches knew when they were closed is out of date.
+    fn use_again(&mut self, world: &World, mut instance: Instance, shape: Shape) -> Result<(), String> {
+        for part in 0..2 {
+            let transactions = self.model.borrow().transactions;
+            self.model.borrow_mut().limit = transactions + AFTER;
+            let shared = Rc::new(instance);
+            self.sim.run_until(load(world, shared.clone(), &self.model, shape, self.seed * 10 + 8 + part));
+            let loaded = Rc::into_inner(shared).expect("all sessions have ended");
+            self.sim.run_until(loaded.close()).map_err(|error| error.to_string())?;
+            self.sim.run_until(async {
+                for (path, bytes) in meta_caches(&self.config) {
+                    for at in (0..bytes).step_by(PAGE_BYTES).skip(part as usize).step_by(2) {
+                        vandalise(world, path, at, &self.older, &mut self.random).await;
+                    }
+                }
+            });
+            let opened = self.sim.run_until(Instance::open(world, &self.config));
+            instance = opened.map_err(|error| error.to_string())?.0;
+            self.judge(&instance)?;
+        }
+        self.round(3, world, Rc::new(instance), shape)?;
+        let (_, instance) = self.reopen(false)?;
+        self.judge(&instance).map(drop)
     }
 
     /// Checks that every page of a closed instance verifies.
@@ -302,15 +348,59 @@ impl Seed<'_> {
     }
 }
 
+/// Pages that were in the slots of MetaCaches before, by file and offset.
+type Older = RefCell<BTreeMap<(String, u64), Vec<u8>>>;
+
+/// Does to a slot of a MetaCache what a volume could do: flips a bit, tears a page, puts back an older one.
+async fn vandalise(world: &World, path: &str, at: u64, older: &Older, random: &mut Random) {
+    let Ok(file) = world.open(path, OpenMode::ReadWrite).await else { return };
+    let (read, bufs) = file.read_at(at, smallvec![PageBuf::empty(PAGE_BYTES)]).await;
+    if read.is_err() {
+        return;
+    }
+    let mut page = bufs[0].as_slice().to_vec();
+    let old = older.borrow_mut().entry((path.to_owned(), at)).or_insert_with(|| page.clone()).clone();
+    match random.below(3) {
+        0 => page[random.below(PAGE_BYTES as u64) as usize] ^= 1,
+        1 => page[PAGE_BYTES / 2..].copy_from_slice(&old[PAGE_BYTES / 2..]),
+        _ => page.copy_from_slice(&old),
+    }
+    let _ = file.write_at(at, smallvec![PageBuf::copy_of(&page)]).await;
+}
+
+/// Files of MetaCaches, with their sizes.
+fn meta_caches(config: &InstanceConfig) -> Vec<(&str, u64)> {
+    let caches = config.databases.iter().filter_map(|database| database.meta_cache.as_ref());
+    caches.map(|cache| (&cache.path[..], cache.bytes)).collect()
+}
+
+/// Vandalises slots at random times until the load has ended.
+async fn vandalise_at_times(
+    world: &World,
+    config: &InstanceConfig,
+    older: &Older,
+    seed: u64,
+    has_ended: &Cell<bool>,
+) {
+    let (caches, mut random) = (meta_caches(config), Random::new(seed));
+    while !has_ended.get() && !caches.is_empty() {
+        world.sleep(Duration::from_micros(300 + random.below(3000))).await;
+        let (path, bytes) = caches[random.below(caches.len() as u64) as usize];
+        let at = random.below(bytes / PAGE_BYTES as u64) * PAGE_BYTES as u64;
+        vandalise(world, path, at, older, &mut random).await;
+    }
+}
+
 /// Runs one seed, and checks that it has tested enough.
 pub fn run_seed(seed: u64, totals: &mut Totals) -> Result<(), String> {
     let (sim, mut world) = new_simulation(seed);
     let mut random = Random::new(seed);
     let shape = shape_of(seed, &mut random);
-    let config = create_small(&sim, &world, &mut random);
+    let config = with_meta_cache(seed, create_small(&sim, &world, &mut random));
     let model = shared(Model::default());
     let before = (totals.crashes, totals.crashes_in_recovery, totals.rolls);
-    let mut run = Seed { seed, sim, config, model, random, failed_syncs: 0, totals };
+    let older = Older::default();
+    let mut run = Seed { seed, sim, config, model, random, older, failed_syncs: 0, totals };
     if seed % 5 < 2 {
         run.first_steps(&world, shape)?;
     }
@@ -333,9 +423,15 @@ pub fn run_seed(seed: u64, totals: &mut Totals) -> Result<(), String> {
         return Err("a closed instance was replayed".to_owned());
     }
     run.judge(&instance).map_err(|error| format!("after close: {error}"))?;
+    run.totals.branches.merge(&report.branches);
+    if run.config.databases[0].meta_cache.is_some() {
+        run.use_again(&world, instance, shape).map_err(|error| format!("used again: {error}"))?;
+    }
 
-    let Seed { sim, model, totals, .. } = run;
-    totals.branches.merge(&report.branches);
+    let Seed { sim, config, model, totals, .. } = run;
+    for database in &config.databases {
+        totals.cache_reads += database.counters.take().io.class(IoClass::MetaCacheRead).totals.count;
+    }
     totals.add_faults(&sim);
     let model = model.borrow();
     totals.seeds += 1;

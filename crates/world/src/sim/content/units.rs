@@ -13,6 +13,8 @@ pub(in crate::sim) enum Unit {
     /// Bytes without the zeros at their end, of which log segments have many.
     Raw(Rc<[u8]>),
     Encoded(Rc<[u8]>),
+    /// Page of another index: of the template, or in its encoding. A MetaCache has pages in any order.
+    Moved(u64, Option<Rc<[u8]>>),
 }
 
 /// Format of the units of a file, and the template below them.
@@ -46,12 +48,17 @@ impl Format {
     pub(super) fn unit_without_bytes(&self, index: u64, buf: &PageBuf) -> Option<Unit> {
         let (own, codec) = self.template.as_ref()?;
         if let Some((template, page)) = buf.pristine() {
-            return (page == index && template.id() == own.id()).then_some(Unit::Template);
+            let unit = if page == index { Unit::Template } else { Unit::Moved(page, None) };
+            return (template.id() == own.id()).then_some(unit);
         }
-        let Encoding { codec: by, bytes } = buf.encoding(index)?;
+        let page = buf.made_index()?;
+        let Encoding { codec: by, bytes } = buf.encoding(page)?;
         let is_same =
             Rc::ptr_eq(by, codec) || codec.template_id().is_some_and(|id| by.template_id() == Some(id));
-        is_same.then(|| Unit::Encoded(bytes.clone()))
+        is_same.then(|| match page == index {
+            true => Unit::Encoded(bytes.clone()),
+            false => Unit::Moved(page, Some(bytes.clone())),
+        })
     }
 
     /// Page of a unit, if it can be returned without computing bytes.
@@ -61,6 +68,10 @@ impl Format {
             Unit::Template => Some(PageBuf::pristine_of(template.clone(), index)),
             Unit::Encoded(encoded) => {
                 Some(PageBuf::encoded_by(codec.clone(), index, encoded.clone(), self.unit_bytes))
+            }
+            Unit::Moved(page, None) => Some(PageBuf::pristine_of(template.clone(), *page)),
+            Unit::Moved(page, Some(encoded)) => {
+                Some(PageBuf::encoded_by(codec.clone(), *page, encoded.clone(), self.unit_bytes))
             }
             Unit::Zero | Unit::Raw(_) => None,
         }
@@ -74,7 +85,11 @@ impl Format {
                 let restored = codec.decode(index, encoded, out);
                 assert!(restored.is_some(), "page {index} was stored encoded but does not decode");
             }
-            (Unit::Zero | Unit::Template | Unit::Encoded(_), _) => out.fill(0),
+            (Unit::Moved(page, None), Some((template, _))) => template.fill(*page, out),
+            (Unit::Moved(page, Some(encoded)), Some(_)) => {
+                self.decode(*page, &Unit::Encoded(encoded.clone()), out);
+            }
+            (Unit::Zero | Unit::Template | Unit::Encoded(_) | Unit::Moved(..), _) => out.fill(0),
         }
     }
 
