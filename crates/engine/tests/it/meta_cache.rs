@@ -76,7 +76,8 @@ fn a_database_whose_meta_cache_is_taken_away_goes_on_without_it() {
         let model = shared(Model::of_rows(rows));
         model.borrow_mut().limit = 300;
         load(&world, instance.clone(), &model, SHAPE, 2).await;
-        model.borrow_mut().rebase_on(&all_rows(&instance).await.unwrap()).unwrap();
+        let rows = all_rows(&instance).await.unwrap();
+        model.borrow_mut().rebase_on(&rows).unwrap();
         assert_eq!(instance.meta_cache_state(1).unwrap(), MetaCacheState::StorageOffline);
         let io = taken(&config, [IoClass::MetaCacheRead, IoClass::MetaCacheWrite]);
         assert_eq!(io, [0, 0]);
