@@ -1,7 +1,7 @@
 //! The test `metacache_loss`: in the middle of its window the first volume of MetaCaches is taken away.
 //!
-//! From then on its databases read everything from their own volumes. Within one host nothing fails over. In both worlds
-//! the program refuses the I/O on the volume; the volume itself is left alone.
+//! From then on its databases read everything from their own volumes. Within one host nothing fails over. In both
+//! worlds the program refuses the I/O on the volume; the volume itself is left alone.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
