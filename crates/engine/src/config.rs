@@ -7,8 +7,7 @@ use world::PageCodec;
 
 use crate::error::{Error, Result};
 use crate::io::Counters;
-use crate::meta_cache::MetaCacheConfig;
-use crate::signal::Dropped;
+use crate::signal::{Dropped, StopSignal};
 
 /// Configuration of an instance: one log stream and its databases.
 #[derive(Clone)]
@@ -56,6 +55,17 @@ pub enum Redo {
     /// and writes its own. If the codec of a database is bound to its thread ([`PageCodec::elsewhere`]), the whole
     /// instance is redone in log order.
     ByPage,
+}
+
+/// MetaCache of one database.
+#[derive(Clone)]
+pub struct MetaCacheConfig {
+    /// Path of its file.
+    pub path: String,
+    /// Largest size of the file, bytes.
+    pub bytes: u64,
+    /// Set when the volume of the file is taken away: no I/O goes to it any more.
+    pub taken_away: StopSignal,
 }
 
 /// Configuration of one database of an instance.

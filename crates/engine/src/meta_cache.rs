@@ -21,7 +21,7 @@ use results::IoClass;
 use smallvec::{SmallVec, smallvec};
 use world::{FixedHashMap, FixedHashSet, OpenMode, PageBuf, World};
 
-use crate::config::DatabaseConfig;
+use crate::config::{DatabaseConfig, MetaCacheConfig};
 use crate::error::Result;
 use crate::io::{Counters, IoFile};
 use crate::judge::{Finding, dbtime, judge};
@@ -29,17 +29,6 @@ use crate::signal::StopSignal;
 
 /// Size of a read or write of the directory, bytes.
 const DIRECTORY_IO_BYTES: usize = 1 << 20;
-
-/// MetaCache of one database.
-#[derive(Clone)]
-pub struct MetaCacheConfig {
-    /// Path of its file.
-    pub path: String,
-    /// Largest size of the file, bytes.
-    pub bytes: u64,
-    /// Set when the volume of the file is taken away: no I/O goes to it any more.
-    pub taken_away: StopSignal,
-}
 
 /// State of a MetaCache, with the names of Exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
