@@ -1,7 +1,7 @@
 //! The shape of the load, measured with the real engine in the simulated world, against the published figures
 //! (docs/fidelity.md). `cargo run --release -p campaign --example load_shape` measures longer.
 
-use crate::shape::{Bench, Setup, recover};
+use crate::shape::{Bench, Counted, Setup, recover};
 use results::IoClass;
 use workload::mix::{BatchShape, Mix};
 use world::Duration;
@@ -27,6 +27,17 @@ fn setup(warm_up: u64, batches: u64) -> Setup {
     }
 }
 
+/// What the batches of a setup cost.
+fn counted(setup: &Setup) -> Counted {
+    let (simulation, world) = setup.simulation();
+    let counted = simulation.run_until(async {
+        let bench = Bench::warmed_up(&world, setup).await?;
+        let counted = bench.count().await?;
+        bench.end().await.map(|()| counted)
+    });
+    counted.unwrap()
+}
+
 fn assert_within(what: &str, measured: f64, wanted: f64, tolerance_pct: f64) {
     let off_pct = (measured / wanted - 1.0) * 100.0;
     assert!(off_pct.abs() <= tolerance_pct, "{what}: {measured:.2} instead of {wanted} +- {tolerance_pct} %");
@@ -35,13 +46,7 @@ fn assert_within(what: &str, measured: f64, wanted: f64, tolerance_pct: f64) {
 #[test]
 fn a_batch_costs_what_the_published_runs_show() {
     let setup = setup(1_500, 2_000);
-    let (simulation, world) = setup.simulation();
-    let counted = simulation.run_until(async {
-        let bench = Bench::warmed_up(&world, &setup).await?;
-        let counted = bench.count().await?;
-        bench.end().await.map(|()| counted)
-    });
-    let counted = counted.unwrap();
+    let counted = counted(&setup);
     assert_within("page reads per batch", counted.per_batch(IoClass::TransactionalRead), 28.3, 10.0);
     assert_within("page writes per batch", counted.per_batch(IoClass::TransactionalWrite), 13.0, 10.0);
     // Neighbours share a write.
@@ -62,13 +67,7 @@ fn a_batch_costs_what_the_published_runs_show() {
 fn a_batch_of_the_early_engine_costs_what_its_published_run_shows() {
     let setup =
         Setup { mix: Mix { shape: BatchShape::TwoRows, ..Mix::EXCHANGE_2010 }, ..setup(1_500, 2_000) };
-    let (simulation, world) = setup.simulation();
-    let counted = simulation.run_until(async {
-        let bench = Bench::warmed_up(&world, &setup).await?;
-        let counted = bench.count().await?;
-        bench.end().await.map(|()| counted)
-    });
-    let counted = counted.unwrap();
+    let counted = counted(&setup);
     assert_within("page reads per batch", counted.per_batch(IoClass::TransactionalRead), 41.5, 10.0);
     assert_within("page writes per batch", counted.per_batch(IoClass::TransactionalWrite), 19.9, 10.0);
     assert_within("growth per batch", counted.growth_per_batch(), 14_000.0, 5.0);

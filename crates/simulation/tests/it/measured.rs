@@ -53,7 +53,7 @@ fn a_measured_storage_gives_back_its_probes_and_is_proved_where_it_was_probed() 
         let known = Assumptions::shipped().with(measured.assumptions).unwrap();
         for (row, again) in some.iter().zip(measure(&solution, &known, &again)) {
             let (iops, given_back) = (row.iops.unwrap(), again.iops.unwrap_or_default());
-            // 2 of 100 beside the chance of so many operations in 4 s.
+            // 2 of 100 beside the chance of that number of operations in 4 s.
             let chance = 2.0 / (4.0 * iops).sqrt();
             assert!(
                 (given_back / iops - 1.0).abs() < 0.02 + chance,
