@@ -107,7 +107,11 @@ def tested(facts):
     copies = claim["copies"]
     copies = "" if copies is None else "1 copy of each database; " if copies == 1 else \
         f"{copies} copies of each database, the active one included; "
-    return [f"Under test: {', '.join(json.loads(claim['hosts']))} on {claim['storage']}; {copies}{claim['engine']}."]
+    needed = claim.get("profile_iops_per_mailbox")
+    needed = "" if needed is None else \
+        f"; the profile needs {significant(needed)} transactional I/O per second and mailbox"
+    hosts = ", ".join(json.loads(claim["hosts"]))
+    return [f"Under test: {hosts} on {claim['storage']}; {copies}{claim['engine']}{needed}."]
 
 
 def held(facts, conditions, broken):

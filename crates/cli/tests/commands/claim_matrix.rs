@@ -14,6 +14,9 @@ use testkit::claims::{HONEST, ROWS};
 /// Rows that only real storage can judge.
 const REAL_ONLY: [&str; 1] = ["volume.0.path"];
 
+/// Rows whose change makes another claim, of a host without databases: no run begins.
+const REFUSED_BY_A_RUN: [&str; 1] = ["instance.0.host"];
+
 const TESTS: &str = "
 [[test]]
 kind = \"performance\"
@@ -39,6 +42,15 @@ struct Judged {
     grade: String,
     says: String,
     lacks: BTreeSet<String>,
+}
+
+/// Path of a row in a solution with several tests: the number of logs belongs to the test that generates them.
+fn path_in(text: &str, path: &str) -> String {
+    let generation = text.split("[[test]]").skip(1).position(|test| test.contains("\"log_generation\""));
+    match path {
+        "test.0.logs" => format!("test.{}.logs", generation.expect("a test generates logs")),
+        path => path.to_owned(),
+    }
 }
 
 /// Simulates the solution with one changed value; `None` if the program refuses the change.
@@ -77,9 +89,7 @@ fn each_change_that_a_run_has_to_judge_is_judged_by_it() {
         if REAL_ONLY.contains(path) {
             continue;
         }
-        // The test that has logs is the second one here.
-        let path = if *path == "test.0.logs" { "test.1.logs" } else { path };
-        let now = judged(&text, Some((path, value)));
+        let now = judged(&text, Some((&path_in(&text, path), value)));
         let lacks = now.map(|now| now.lacks).unwrap_or_default();
         if honest.lacks.contains(*name) || !lacks.contains(*name) {
             let more: Vec<&String> = lacks.difference(&honest.lacks).collect();
@@ -103,8 +113,8 @@ fn every_change_of_the_matrix_is_in_the_sentence_or_costs_the_qualification_or_i
     assert_eq!(honest.grade, "qualified", "{honest:?}");
     let mut wrong = Vec::new();
     for (path, value, seen) in ROWS.iter().filter(|(path, ..)| !REAL_ONLY.contains(path)) {
-        let Some(now) = judged(&text, Some((path, value))) else {
-            if !matches!(seen, Refused | Harmless(_)) {
+        let Some(now) = judged(&text, Some((&path_in(&text, path), value))) else {
+            if !matches!(seen, Refused | Harmless(_)) && !REFUSED_BY_A_RUN.contains(path) {
                 wrong.push(format!("{path} = {value}: refused"));
             }
             continue;

@@ -141,7 +141,7 @@ impl Runs {
         let (answer, render): Form = match file {
             "report.html" => (Answer::report, |report| report.html().ok()),
             "report.json" => (|body| Answer::new("application/json", body), |report| Some(report.json())),
-            "junit.xml" => (|body| Answer::new("application/xml", body), |report| Some(report.junit())),
+            "junit.xml" => (|body| Answer::new("application/xml", body), |report| report.junit().ok()),
             _ => return Answer::error(404, "no such file of a run"),
         };
         let (path, db) = (folder.join(file), folder.join("run.db"));

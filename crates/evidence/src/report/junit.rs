@@ -1,136 +1,107 @@
-//! `junit.xml`: a test suite per test, a test case per judgement; the conditions of a
-//! qualification come first.
+//! `junit.xml`: a test suite per test, a test case per judgement; the conditions of a qualification come first.
 
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, Value, context};
 use results::{Grade, Outcome, Verdict};
+use serde::Serialize;
 
+use super::ReportError;
 use super::model::*;
 use super::text::significant;
 use crate::markup::escape;
 
-/// Test cases of a JUnit suite, and how many of them failed, had errors or were skipped.
-#[derive(Default)]
-struct Cases {
-    /// Text before the cases.
-    head: String,
-    text: String,
-    tests: u32,
-    failures: u32,
-    errors: u32,
-    skipped: u32,
+/// A test suite of the file.
+#[derive(Debug, Clone, Serialize)]
+struct Suite<'a> {
+    name: &'a str,
+    time_s: f64,
+    cases: Vec<Case>,
 }
 
-impl Cases {
-    fn add(&mut self, text: &str) {
-        self.text.push_str(text);
-        self.tests += 1;
-        self.failures += u32::from(text.contains("<failure "));
-        self.errors += u32::from(text.contains("<error "));
-        self.skipped += u32::from(text.contains("<skipped "));
+/// A test case of a suite. `tag` is the element that says that it did not pass: failure, error or skipped.
+#[derive(Debug, Clone, Serialize)]
+struct Case {
+    class: String,
+    name: String,
+    tag: Option<&'static str>,
+    message: String,
+}
+
+impl Case {
+    fn passed(class: &str, name: &str) -> Case {
+        Case { class: class.to_owned(), name: name.to_owned(), tag: None, message: String::new() }
     }
 
-    fn counts(&self) -> String {
-        let Cases { tests, failures, errors, skipped, .. } = self;
-        format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\"")
+    fn with(self, tag: &'static str, message: String) -> Case {
+        Case { tag: Some(tag), message, ..self }
     }
 }
 
-pub fn xml(report: &Report) -> String {
-    let mut all = Cases::default();
-    let mut suites = suite("qualification", 0.0, &qualification(report), &mut all);
-    for test in &report.tests {
-        suites.push_str(&suite(&test.name, test.duration_s, &judged(&test.name, &test.verdicts), &mut all));
-    }
+pub fn xml(report: &Report) -> Result<String, ReportError> {
+    let mut suites = vec![Suite { name: "qualification", time_s: 0.0, cases: conditions(report) }];
+    suites.extend(report.tests.iter().map(|test| {
+        let cases = judged(&test.name, &test.verdicts);
+        Suite { name: &test.name, time_s: test.duration_s, cases }
+    }));
     let mut run = judged("run", &report.run_verdicts);
     if report.verdict.grade == Grade::Incomplete {
-        let why = escape(&report.verdict.reasons.join(" "));
-        run.add(&format!(
-            "    <testcase classname=\"run\" name=\"complete\"><error message=\"{why}\"/></testcase>\n"
-        ));
+        run.push(Case::passed("run", "complete").with("error", report.verdict.reasons.join(" ")));
     }
-    suites.push_str(&suite("run", 0.0, &run, &mut all));
-    format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{}\" {} time=\"{:.3}\">\n\
-         {suites}</testsuites>\n",
-        escape(&report.run.solution),
-        all.counts(),
-        report.run.duration_s
-    )
+    suites.push(Suite { name: "run", time_s: 0.0, cases: run });
+    let count = |tag| suites.iter().flat_map(|suite| &suite.cases).filter(|case| case.tag == tag).count();
+    let [passed, failures, errors, skipped] =
+        [None, Some("failure"), Some("error"), Some("skipped")].map(count);
+    let mut environment = Environment::new();
+    environment.set_syntax(
+        SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build()?,
+    );
+    // The escaper of the template engine keeps control characters, which XML cannot hold.
+    environment.add_filter("quoted", |text: String| Value::from_safe_string(escape(&text)));
+    environment.add_filter("ms", |seconds: f64| format!("{seconds:.3}"));
+    environment.add_template("junit.xml", include_str!("../../templates/junit.xml"))?;
+    let page = environment.get_template("junit.xml")?.render(context! {
+        solution => &report.run.solution,
+        tests => passed + failures + errors + skipped,
+        failures,
+        errors,
+        skipped,
+        duration_s => report.run.duration_s,
+        grade => report.verdict.grade.name(),
+        sentence => &report.verdict.headline,
+        suites => Value::from(Serde(&suites)),
+    })?;
+    Ok(page)
 }
 
-fn judged(name: &str, verdicts: &[Verdict]) -> Cases {
-    let mut cases = Cases::default();
-    for verdict in verdicts.iter().filter(|verdict| verdict.outcome != Outcome::Info || verdict.is_excused())
-    {
-        cases.add(&case(name, verdict));
-    }
-    cases
+fn judged(suite: &str, verdicts: &[Verdict]) -> Vec<Case> {
+    let said = verdicts.iter().filter(|verdict| verdict.outcome != Outcome::Info || verdict.is_excused());
+    said.map(|verdict| case(suite, verdict)).collect()
 }
 
-fn suite(name: &str, time_s: f64, cases: &Cases, all: &mut Cases) -> String {
-    all.tests += cases.tests;
-    all.failures += cases.failures;
-    all.errors += cases.errors;
-    all.skipped += cases.skipped;
-    format!(
-        "  <testsuite name=\"{}\" {} time=\"{time_s:.3}\">\n{}{}  </testsuite>\n",
-        escape(name),
-        cases.counts(),
-        cases.head,
-        cases.text
-    )
+/// A case per condition of a qualification; one that is not met is skipped, with the reason.
+fn conditions(report: &Report) -> Vec<Case> {
+    let case = |row: &ConditionRow| {
+        let case = Case::passed("qualification", &row.name);
+        if row.met { case } else { case.with("skipped", format!("{}; {}", row.note, row.remedy)) }
+    };
+    report.verdict.conditions.iter().map(case).collect()
 }
 
-/// The suite of the qualification: the grade and its sentence, then a case per condition; one that is not met is
-/// skipped, with the reason.
-fn qualification(report: &Report) -> Cases {
-    let property =
-        |name: &str, value: &str| format!("      <property name=\"{name}\" value=\"{}\"/>\n", escape(value));
-    let (grade, sentence) = (report.verdict.grade.name(), &report.verdict.headline);
-    let (grade, sentence) = (property("grade", grade), property("sentence", sentence));
-    let head = format!("    <properties>\n{grade}{sentence}    </properties>\n");
-    let mut cases = Cases { head, ..Cases::default() };
-    for row in &report.verdict.conditions {
-        let head = format!("    <testcase classname=\"qualification\" name=\"{}\"", escape(&row.name));
-        cases.add(&match row.met {
-            true => format!("{head}/>\n"),
-            false => {
-                let why = escape(&format!("{}; {}", row.note, row.remedy));
-                format!("{head}><skipped message=\"{why}\"/></testcase>\n")
-            }
-        });
-    }
-    cases
-}
-
-fn case(suite: &str, verdict: &Verdict) -> String {
+fn case(suite: &str, verdict: &Verdict) -> Case {
     let place =
         [Some(&verdict.origin.host), verdict.origin.instance.as_ref(), verdict.origin.database.as_ref()];
     let place = place.into_iter().flatten().cloned().collect::<Vec<_>>().join("/");
-    let head = format!(
-        "    <testcase classname=\"{}\" name=\"{}\"",
-        escape(&format!("{suite}.{place}")),
-        escape(&verdict.rule)
-    );
-    match verdict.outcome {
-        Outcome::Pass => return format!("{head}/>\n"),
-        Outcome::Info => {
-            return format!("{head}><skipped message=\"{}\"/></testcase>\n", escape(&verdict.text));
-        }
-        Outcome::Unproved => {
-            return format!(
-                "{head}><skipped message=\"not proved: {}\"/></testcase>\n",
-                escape(&verdict.text)
-            );
-        }
-        Outcome::Fail => {}
-    }
+    let case = Case::passed(&format!("{suite}.{place}"), &verdict.rule);
     let figure = |value: Option<f64>| value.map_or("nothing".to_owned(), significant);
-    let message = format!(
-        "{}: measured {} {}, limit {}",
-        verdict.text,
-        figure(verdict.measured),
-        verdict.unit,
-        figure(verdict.limit)
-    );
-    format!("{head}><failure message=\"{}\"/></testcase>\n", escape(&message))
+    let (text, unit) = (&verdict.text, &verdict.unit);
+    match verdict.outcome {
+        Outcome::Pass => case,
+        Outcome::Info => case.with("skipped", text.clone()),
+        Outcome::Unproved => case.with("skipped", format!("not proved: {text}")),
+        Outcome::Fail => {
+            let (measured, limit) = (figure(verdict.measured), figure(verdict.limit));
+            case.with("failure", format!("{text}: measured {measured} {unit}, limit {limit}"))
+        }
+    }
 }

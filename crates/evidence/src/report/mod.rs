@@ -200,14 +200,14 @@ impl Report {
     }
 
     /// The report as JUnit XML, `junit.xml`.
-    pub fn junit(&self) -> String {
+    pub fn junit(&self) -> Result<String, ReportError> {
         junit::xml(self)
     }
 
     /// Writes `report.json`, `report.html` and `junit.xml` into a folder.
     pub fn write(&self, folder: &Path) -> Result<(), ReportError> {
         for (name, text) in
-            [("report.json", self.json()), ("report.html", self.html()?), ("junit.xml", self.junit())]
+            [("report.json", self.json()), ("report.html", self.html()?), ("junit.xml", self.junit()?)]
         {
             let path = folder.join(name);
             std::fs::write(&path, text).map_err(|source| ReportError::Write { path, source })?;

@@ -167,7 +167,10 @@ fn tested(data: &RunData) -> Option<String> {
         )
     });
     let hosts = claim.hosts.join(", ");
-    Some(format!("Under test: {hosts} on {}; {copies}{}.", claim.storage, claim.engine))
+    let needed = claim.profile_iops_per_mailbox.map_or(String::new(), |iops| {
+        format!("; the profile needs {} transactional I/O per second and mailbox", significant(iops))
+    });
+    Some(format!("Under test: {hosts} on {}; {copies}{}{needed}.", claim.storage, claim.engine))
 }
 
 /// The limits that a scheduled fault broke, each with its tests; the one that was missed furthest comes first.

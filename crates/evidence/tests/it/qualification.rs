@@ -461,7 +461,7 @@ fn a_run_by_its_own_rules_says_so_and_lists_where_they_are_weaker() {
 fn junit_marks_what_was_not_proved_as_skipped_with_the_reason() {
     let mut data = Honest::run(WorldKind::Real);
     data.tests.values_mut().for_each(|test| test.target_iops = None);
-    let xml = report(&data).junit();
+    let xml = report(&data).junit().unwrap();
     let case = "<testcase classname=\"qualification\" name=\"target_set_percent\"><skipped message=\"no target was set;";
     assert!(xml.contains(case), "{xml}");
     assert!(
