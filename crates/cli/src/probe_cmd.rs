@@ -112,7 +112,15 @@ pub fn run(arguments: &ProbeArguments) -> Result<Status, Failure> {
     if let Some(failure) = not_told.into_inner() {
         return Err(failure);
     }
-    if let Some(percent) = scatter(&rows.borrow()) {
+    let rows = rows.into_inner();
+    if !interrupted() && rows.len() < points.len() {
+        if rows.is_empty() {
+            let message = "no point was measured: the files were ready too late for one";
+            return Err(Failure::could_not_run(message).help("use a longer --for or a smaller --size-mib"));
+        }
+        say!("the time ended after {} of {} points", rows.len(), points.len());
+    }
+    if let Some(percent) = scatter(&rows) {
         say!("equal points differ from their mean by at most {percent:.1} %");
     }
     Ok(if interrupted() { Status::Interrupted } else { Status::Pass })

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use results::figures::counted;
 use results::judge::LatencyRule;
 use results::{Claim, Doubt, Limit, WorldKind};
-use solution::{Behind, HostSpec, Role, Scope, Solution, TestSpec, Thresholds};
+use solution::{Behind, HostSpec, PoolSpec, Role, Scope, Solution, TestSpec, Thresholds};
 
 use crate::{Outcome, Plan, plan};
 
@@ -44,7 +44,7 @@ pub fn claim(solution: &Solution, world: WorldKind, tests: Vec<String>) -> Claim
     claim
 }
 
-/// Description of the volumes under test, by kind, with the disks behind each.
+/// Description of the volumes under test, by kind, with the disks behind each and the controllers before them.
 fn storage(solution: &Solution, hosts: &[&HostSpec]) -> String {
     let tested = |kind: usize| {
         let volumes = hosts.iter().flat_map(|host| &host.volumes);
@@ -56,12 +56,40 @@ fn storage(solution: &Solution, hosts: &[&HostSpec]) -> String {
             Behind::Disks { disk, disks, raid } => {
                 format!("{disks} {} ({})", solution.disks[disk].name, raid.words())
             }
-            Behind::Pool(pool) => format!("a part of pool {}", solution.pools[pool].name),
+            Behind::Pool(pool) => pooled(solution, &solution.pools[pool]),
             Behind::Unknown => "disks that the solution does not name".to_owned(),
         };
         format!("{} {} of {behind}", counted(tested(kind), "volume"), volume.name)
     });
-    texts.collect::<Vec<_>>().join(", ")
+    texts.collect::<Vec<_>>().join(", ") + &controllers(solution)
+}
+
+/// Description of the pool of which a volume is a part.
+fn pooled(solution: &Solution, pool: &PoolSpec) -> String {
+    let disks = |count: u32, kind: usize| format!("{count} {}", solution.disks[kind].name);
+    let fast = pool.fast.as_ref().map_or(String::new(), |fast| disks(fast.disks, fast.disk) + " and ");
+    format!("a part of pool {} of {fast}{} ({})", pool.name, disks(pool.disks, pool.disk), pool.raid.words())
+}
+
+/// Description of the parts between the hosts and the disks; nothing if the solution has no array.
+fn controllers(solution: &Solution) -> String {
+    let Some(array) = &solution.array else { return String::new() };
+    let place = match array.scope {
+        Scope::Host => "in each host",
+        Scope::Shared => "shared by the hosts",
+    };
+    let count = counted(u64::from(array.controllers), "controller");
+    let cache = array.cache_mib.map_or(String::new(), |mib| format!(" with {mib} MiB of cache each"));
+    let links = counted(u64::from(array.links_per_host), "link");
+    let mut text =
+        format!(" behind {count} {}{cache}, {place}, over {links} {} per host", array.controller, array.link);
+    if let Some(cache) = &array.read_cache {
+        text += &format!(", with a read cache of {} {}", cache.disks, cache.disk);
+    }
+    if let Some(copy) = &array.remote_copy {
+        text += &format!(", with a synchronous copy at {} km over {}", copy.distance_km, copy.link);
+    }
+    text
 }
 
 /// Description of the engine that generates the load.
@@ -231,7 +259,11 @@ mod tests {
         assert_eq!((honest.failure.as_deref(), &honest.hosts[..]), (Some("mbx2"), &["mbx1".to_owned()][..]));
         assert!(honest.profile_iops_per_mailbox.is_some_and(|iops| iops < 0.121));
         assert!(honest.database_bytes.is_some_and(|bytes| bytes > 1e11));
-        assert_eq!(honest.storage, "1 volume V1 of 2 ST4000NM0023 (RAID 1)");
+        assert_eq!(
+            honest.storage,
+            "1 volume V1 of 2 ST4000NM0023 (RAID 1) behind 2 controllers sas-array-2013, shared by the hosts, over \
+             2 links sas-6g-x4 per host"
+        );
         assert_eq!(honest.copies, Some(2));
         assert_eq!(
             honest.engine,

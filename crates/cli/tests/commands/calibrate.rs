@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::program::{folder_with, output, small_deployment};
+use testkit::claims::HONEST;
 
 /// All usual points as the program lists them, with the rate of a storage that has a latency and a bandwidth.
 fn measured(folder: &Path) -> String {
@@ -82,7 +83,7 @@ fn a_probe_of_a_model_is_repeatable_and_one_of_a_folder_leaves_nothing_behind() 
     assert_eq!((status, first.lines().count()), (0, 4), "{stderr}");
     assert_eq!(output(at, &modelled).1, first);
     let (status, real, stderr) =
-        output(at, &["probe", "--folder", "made", "--from", "few.csv", "--for", "12s", "--size-mib", "64"]);
+        output(at, &["probe", "--folder", "made", "--from", "few.csv", "--size-mib", "64"]);
     let row = real.lines().nth(2).unwrap_or_else(|| panic!("{stderr}"));
     assert!(status == 0 && row.starts_with("4096,0.5,random,4,,"), "{real} {stderr}");
     assert!(!at.join("made").exists(), "{stderr}");
@@ -91,6 +92,17 @@ fn a_probe_of_a_model_is_repeatable_and_one_of_a_folder_leaves_nothing_behind() 
     assert!((status, stdout.as_str()) == (3, "") && stderr.contains("was not made by proofload"), "{stderr}");
     let (status, _, stderr) = output(at, &["probe", "--folder", "made", "--next", "3"]);
     assert!(status == 2 && stderr.contains("cannot be used with"), "{stderr}");
+}
+
+#[test]
+fn a_probe_whose_time_ends_before_its_first_point_is_no_success() {
+    let folder = folder_with("s.toml", HONEST);
+    let slow = "[link.sas-6g-x4]\nmb_per_s = { value = 0.05, source = \"assumption: none is so slow\" }\n";
+    std::fs::write(folder.path().join("own.toml"), slow).unwrap();
+    let probe = ["probe", "--simulated", "s.toml", "--for", "10s", "--assumptions", "own.toml"];
+    let (status, stdout, stderr) = output(folder.path(), &probe);
+    assert!((status, stdout.lines().count()) == (3, 2), "a heading and no point: {stdout}");
+    assert!(stderr.contains("no point was measured") && stderr.contains("--for"), "{stderr}");
 }
 
 #[test]

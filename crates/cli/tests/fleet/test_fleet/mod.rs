@@ -14,13 +14,13 @@ use crate::net::{Net, Program, wait_for};
 
 pub mod clocks;
 
-/// Hosts with their agents, and a controller's place.
+/// Hosts with their agents, and the folder in which the controller runs.
 pub struct TestFleet {
     folder: tempfile::TempDir,
     pub net: Net,
     hosts: usize,
     clocks: Option<Clocks>,
-    /// Folder of the runs that it looks at.
+    /// Folder of the runs that the methods below read.
     out: &'static str,
 }
 
@@ -49,7 +49,7 @@ impl TestFleet {
         self.folder.path().join(name)
     }
 
-    /// A command of the controller.
+    /// Starts the program as the controller.
     pub fn program(&self, arguments: &[&str]) -> Program {
         self.start(0, arguments, "controller.log")
     }
@@ -62,18 +62,18 @@ impl TestFleet {
         self.agent_of(host, &format!("h{host}"), more)
     }
 
-    /// An agent with the credentials of a host, and state and log of this name.
+    /// Starts an agent with the credentials of a host; its state folder and log file have this name.
     pub fn agent_of(&self, host: usize, name: &str, more: &[&str]) -> Program {
         let (credentials, state) = (format!("fleet/agents/h{host}.toml"), format!("state/{name}"));
         let arguments = [&["fleet", "agent", &credentials, "--state", &state], more].concat();
         self.start(host, &arguments, &format!("{name}.log"))
     }
 
-    /// An agent whose program is another file than the controller's.
+    /// Starts an agent from a copy of the program with one more byte, so that its digest differs from the controller's.
     pub fn agent_of_another_build(&self, host: usize) -> Program {
         let program = self.path("other-build");
         let bytes = std::fs::read(env!("CARGO_BIN_EXE_proofload")).expect("readable");
-        // What stands behind the end of a program is not loaded.
+        // The loader ignores bytes behind the end of an ELF file.
         std::fs::write(&program, [&bytes[..], b"another build"].concat()).expect("writable");
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("ours");
         let (credentials, state) = (format!("fleet/agents/h{host}.toml"), format!("state/h{host}"));
@@ -89,12 +89,12 @@ impl TestFleet {
         self.net.start(host, self.folder.path(), "env", &words, &self.path(log))
     }
 
-    /// The state of this host's agent is on a disk of its own, of 4 MiB.
+    /// Puts the state folder of this host's agent on a file system of 4 MiB.
     pub fn small_disk_for_state(&self, host: usize) -> SmallDisk {
         SmallDisk::mounted(self.path(&format!("state/h{host}")), &["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
     }
 
-    /// The volume of this host is a file system of its own, of 128 MiB. Unbuffered I/O needs one that is on a disk.
+    /// Puts the volume of this host on a file system of 128 MiB, kept on a disk: unbuffered I/O needs one.
     pub fn small_disk_for_volume(&self, host: usize) -> SmallDisk {
         let image = self.path(&format!("volume-h{host}.img"));
         std::fs::File::create(&image).and_then(|file| file.set_len(128 << 20)).expect("writable");
@@ -107,7 +107,7 @@ impl TestFleet {
         (1..=self.hosts).map(|host| self.agent(host)).collect()
     }
 
-    /// A bus that hears: a controller that finds none gives up at once, and says so.
+    /// Starts a bus and waits until it listens, because a controller that finds none gives up at once.
     pub fn bus(&self) -> Program {
         let ready = || self.text("bus.log").matches("Server is ready").count();
         let before = ready();
@@ -117,7 +117,7 @@ impl TestFleet {
         bus
     }
 
-    /// A bus ends with its controller, but not in the same instant.
+    /// Waits until the bus has ended. It ends shortly after its controller.
     pub fn wait_until_no_bus_listens(&self) {
         let address = format!("{}:4222", self.net.controller_address());
         self.net.enter(0, || {
@@ -132,20 +132,20 @@ impl TestFleet {
         )
     }
 
-    /// Takes up the run of [`TestFleet::run`].
+    /// Resumes the run that [`TestFleet::run`] began.
     pub fn resume(&self, more: &[&str]) -> Program {
         let run = self.run_name();
         self.program(&[&["fleet", "resume", "solution.toml", &run, "--fleet", "fleet"], more].concat())
     }
 
-    /// A run beside that of [`TestFleet::run`], with the folder and log of this name.
+    /// Starts another run beside that of [`TestFleet::run`]; its folder and log have this name.
     pub fn run_beside(&self, name: &str) -> Program {
         let arguments =
             ["fleet", "run", "solution.toml", "--fleet", "fleet", "--allow-memory", "--out", name];
         self.start(0, &arguments, &format!("{name}.log"))
     }
 
-    /// Looks at the run in this folder from now on.
+    /// Makes the methods below read the run in this folder.
     pub fn look_at(&mut self, out: &'static str) {
         self.out = out;
     }
@@ -154,24 +154,24 @@ impl TestFleet {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// Everything that was said, for a test that fails.
+    /// All log files as one text, for the message of a failed assertion.
     pub fn all_logs(&self) -> String {
         let hosts = (1..=self.hosts).map(|host| format!("h{host}.log"));
         let names = ["controller.log", "bus.log"].map(str::to_owned).into_iter().chain(hosts);
         names.map(|name| format!("== {name}\n{}\n", self.text(&name))).collect()
     }
 
-    /// What the first host has written into the journal of its drill so far.
+    /// Journal of the first host's drill, as far as it is written.
     pub fn first_journal(&self) -> Option<String> {
         std::fs::read_to_string(self.hosts_db(1)?.with_file_name("drill.jsonl")).ok()
     }
 
-    /// Sets the calendar of a host this far ahead. The fleet has clocks.
+    /// Sets the calendar of a host this far ahead; the fleet must have been made with clocks.
     pub fn set_calendar(&self, host: usize, ahead_ms: i64) {
         self.clocks.as_ref().expect("it has clocks").set_calendar(host, ahead_ms);
     }
 
-    /// Leaves the files where they are, and says where.
+    /// Keeps the files after the test, and returns their folder.
     pub fn keep(&mut self) -> PathBuf {
         self.folder.disable_cleanup(true);
         self.folder.path().to_owned()
@@ -188,14 +188,14 @@ impl TestFleet {
         format!("runs/{}", name.unwrap_or_default())
     }
 
-    /// The report of the only run, whose evidence has to stand up to `lint`.
+    /// Report of the only run. Fails if `lint` finds anything in the run.
     pub fn report(&self) -> Value {
         crate::program::assert_lint_finds_nothing(self.folder.path(), &self.run_folder());
         let text = std::fs::read_to_string(self.run_folder().join("report.json")).expect("there is a report");
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// Waits until a host has written its place this many times, so that the tests are that far.
+    /// Waits until the first host measures.
     pub fn wait_until_measuring(&self) {
         let begun = || self.hosts_db(1).is_some_and(|db| window_is_open(&db));
         assert!(wait_for(Duration::from_secs(180), begun), "no window has opened\n{}", self.all_logs());
@@ -220,7 +220,7 @@ impl TestFleet {
             .collect()
     }
 
-    /// The run has passed. That page reads wait for a buffer says nothing where caches are as small as here.
+    /// Asserts that the run passed. Page fault stalls do not count: the caches here are small.
     pub fn assert_passed(&self, status: i32) {
         assert!((0..2).contains(&status), "{status}\n{}", self.all_logs());
         let report = self.report();
@@ -250,7 +250,7 @@ impl TestFleet {
     }
 }
 
-/// A disk that a test can fill; it goes with the test.
+/// File system that a test can fill; it is unmounted with the value.
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -261,7 +261,7 @@ impl SmallDisk {
         SmallDisk(folder)
     }
 
-    /// Leaves no room on it.
+    /// Fills it to the last byte.
     pub fn fill(&self) {
         let mut file = std::fs::File::create(self.0.join("ballast")).expect("it has room for a name");
         while file.write_all(&[1; 4096]).is_ok() {}
