@@ -13,12 +13,11 @@ use std::rc::Rc;
 
 use crate::common::model::Random;
 use crate::common::{PAGE_BYTES, check_structure, create, scan, tree_number};
+use crate::liars::scenario::timing;
 use engine::{Durability, Instance, InstanceConfig, LogStore, Standby};
 use replica::wire::Message;
 use replica::{ArbiterHost, Links, Network, Replica, ReplicaConfig};
-use replication::{
-    ActivationPolicy, Boot, CopySpec, DatabaseId, DatabaseSpec, Dial, Event, HostId, SiteId, Timing,
-};
+use replication::{ActivationPolicy, Boot, CopySpec, DatabaseId, DatabaseSpec, Dial, Event, HostId, SiteId};
 use smallvec::smallvec;
 use world::sim::{Faults, FixedLatency, FixedLatencyTimes, OpKind, PowerCut, SimConfig, Simulation};
 use world::{Duration, OpenMode, PageBuf, World};
@@ -49,20 +48,7 @@ fn spec(copies: u16, dial: Dial) -> Rc<DatabaseSpec> {
         signature: 0x5eed,
         circular_logging: true,
         planted: replication::Planted::default(),
-        timing: Timing {
-            lease_ms: 600,
-            renew_ms: 150,
-            drift_ppm: 1_000,
-            detect_ms: 400,
-            report_ms: 100,
-            collect_ms: 300,
-            catch_up_ms: 1_500,
-            mount_ms: 1_500,
-            drain_ms: 1_000,
-            resend_ms: 120,
-            partner_patience_ms: 400,
-            move_back_ms: None,
-        },
+        timing: timing(),
     })
 }
 

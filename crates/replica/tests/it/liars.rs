@@ -1,7 +1,7 @@
 //! Members of the copy protocol that lie never change a healthy copy: the scenario on the real engine, in
 //! simulated time. `fleet` tells it once more on real files and over the copy port.
 
-mod scenario;
+pub mod scenario;
 
 use std::rc::Rc;
 

@@ -36,16 +36,9 @@ pub struct Ground {
     pub guard: Rc<dyn Fn(HostId) -> Option<Rc<dyn Guard>>>,
 }
 
-fn spec() -> Rc<DatabaseSpec> {
-    let copy = |host: HostId| CopySpec {
-        host,
-        site: SiteId(0),
-        preference: host.0.into(),
-        activation: ActivationPolicy::Unrestricted,
-        replay_lag_ms: 0,
-        truncation_lag_ms: 0,
-    };
-    let timing = Timing {
+/// Times of a group of copies that fails over within a few seconds.
+pub fn timing() -> Timing {
+    Timing {
         lease_ms: 600,
         renew_ms: 150,
         drift_ppm: 1_000,
@@ -58,6 +51,17 @@ fn spec() -> Rc<DatabaseSpec> {
         resend_ms: 120,
         partner_patience_ms: 400,
         move_back_ms: None,
+    }
+}
+
+fn spec() -> Rc<DatabaseSpec> {
+    let copy = |host: HostId| CopySpec {
+        host,
+        site: SiteId(0),
+        preference: host.0.into(),
+        activation: ActivationPolicy::Unrestricted,
+        replay_lag_ms: 0,
+        truncation_lag_ms: 0,
     };
     Rc::new(DatabaseSpec {
         id: DATABASE,
@@ -68,7 +72,7 @@ fn spec() -> Rc<DatabaseSpec> {
         signature: SIGNATURE,
         circular_logging: true,
         planted: Planted::default(),
-        timing,
+        timing: timing(),
     })
 }
 
