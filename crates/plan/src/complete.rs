@@ -8,13 +8,14 @@
 
 use std::fmt::Write;
 
-use solution::{HostSpec, Result, Role, Solution};
+use solution::{HostSpec, Result, Role, Solution, VolumeInfo};
 
 use crate::failure::Scenario;
 use crate::toml_text::quoted;
 use crate::{Edit, Plan, named, plan, target};
 
 const MIB_PER_GB: f64 = 1024.0;
+const MIB_PER_GIB: f64 = 1024.0;
 
 /// Solution that `run` and `simulate` use: the file's own if it has an `[[instance]]` or nothing to plan with,
 /// otherwise the file with the instances of its plan.
@@ -50,9 +51,22 @@ fn lacks_instances(solution: &Solution) -> bool {
     solution.span("instance").is_none() && solution.users().is_ok()
 }
 
-/// Text of the file with its targets, followed by the missing tables.
+/// Whether all servers under test have volumes for MetaCaches, and the file does not say how large these are.
+fn lacks_meta_cache_size(solution: &Solution) -> bool {
+    let holds_cache = |volume: &VolumeInfo| volume.role == Role::MetaCache && volume.path.is_some();
+    let mut tested = solution.hosts.iter().filter(|host| host.is_under_test);
+    solution.span("engine.meta_cache_mib").is_none()
+        && tested.all(|host| host.volumes.iter().any(holds_cache))
+}
+
+/// Text of the file with its targets and the size of its MetaCaches, followed by the missing tables.
 fn completed(solution: &Solution, planned: &Plan) -> Result<String> {
-    let mut text = target::write_targets(solution, planned)?.text;
+    let mut keys = target::target_keys(solution, planned)?;
+    if let Some(cache) = planned.meta_cache.filter(|_| lacks_meta_cache_size(solution)) {
+        let mib = (cache.gib_of_fullest_ssd() * MIB_PER_GIB).floor();
+        keys.push(target::set_key(solution, "engine", "meta_cache_mib", mib.to_string())?);
+    }
+    let mut text = target::edited(solution, keys);
     let named_failure = planned.failures.named().next().filter(|_| !solution.failed.is_empty());
     let failure = named_failure.unwrap_or_else(|| planned.failures.worst());
     if !text.ends_with('\n') {

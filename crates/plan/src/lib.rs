@@ -45,6 +45,7 @@ pub use failure::{Class, Failures, Kind, Scenario};
 pub use figures::Figure;
 pub use growth::Block;
 pub use layout::{CopyPlace, DatabasePlace, Layout};
+pub use meta_cache::MetaCache;
 pub use sizing::{Row, ServerNeed, Sizing};
 pub use storage::{Binding, EnclosureUse, RaidChoice, Ratios, Storage, Use};
 pub use target::{Edit, Target, Targets, write_targets};
@@ -107,6 +108,9 @@ pub struct Plan {
     pub server_by_layout: ServerNeed,
     /// Figures beside the sizing table: mailbox, databases, memory, settings, MetaCache.
     pub figures: Vec<Figure>,
+    /// MetaCache of the server with the fewest SSDs; its figures are among `figures`.
+    #[serde(skip)]
+    pub meta_cache: Option<MetaCache>,
     /// Use of the storage.
     pub storage: Storage,
     /// Disks of a server under each RAID level; empty if the file names no disk for databases.
@@ -188,6 +192,7 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
         figures: figures::figures(&inputs, &sizing, (&failures, copies), needs, cache.as_ref()),
         raid: storage::choices(&inputs, &sizing),
         growth: growth::growth(&inputs, &sizing, &storage),
+        meta_cache: cache,
         sizing,
         bound,
         server_by_layout,

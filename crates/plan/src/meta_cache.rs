@@ -40,6 +40,13 @@ pub struct MetaCache {
     pub alike: bool,
 }
 
+impl MetaCache {
+    /// MetaCache of a copy, GiB, if all copies have the same and those of the fullest SSD fit.
+    pub fn gib_of_fullest_ssd(&self) -> f64 {
+        self.ssd_gib / f64::from(self.ssds) * USABLE / f64::from(self.copies_per_ssd)
+    }
+}
+
 /// Drives of a role on a server: number, total capacity, and capacity of one, in bytes.
 fn drives(inputs: &Inputs<'_>, host: usize, role: Role) -> (u32, f64, Vec<f64>) {
     let mut found = (0, 0.0, Vec::new());

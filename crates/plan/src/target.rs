@@ -1,5 +1,7 @@
 //! The target of the tests: what the worst failure leaves one server to carry.
 
+use std::ops::Range;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use solution::{Result, Solution};
@@ -99,37 +101,62 @@ pub struct Edit {
 
 /// Sets `target_iops` in `[load]`, and `mailboxes` in `[sizing]` if that key exists. Everything else, comments
 /// included, stays.
+///
+/// # Errors
+/// A `load` to which no key can be added.
 pub fn write_targets(solution: &Solution, planned: &Plan) -> Result<Edit> {
+    let text = edited(solution, target_keys(solution, planned)?);
+    let diff = line_diff(solution.text(), &text);
+    Ok(Edit { text, diff })
+}
+
+/// Text to put in place of a range of a file.
+type Replacement = (Range<usize>, String);
+
+/// Keys of [`write_targets`].
+pub(crate) fn target_keys(solution: &Solution, planned: &Plan) -> Result<Vec<Replacement>> {
     let targets = &planned.targets;
-    let mut text = solution.text().to_owned();
     let mut edits = Vec::new();
     if let Some(span) = solution.span("sizing.mailboxes") {
         edits.push((span, format!("{}", targets.target_mailboxes)));
     }
-    let iops = number(targets.target_iops);
-    match (solution.span("load.target_iops"), solution.span("load")) {
-        (Some(span), _) => edits.push((span, iops)),
-        (None, Some(load)) if text[load.clone()].starts_with('[') => {
-            let end = text[load.start..].find('\n').map_or(text.len(), |at| load.start + at);
-            edits.push((end..end, format!("\ntarget_iops = {iops}")));
+    edits.push(set_key(solution, "load", "target_iops", number(targets.target_iops))?);
+    Ok(edits)
+}
+
+/// Sets a key of a table, which is added to the file if it is missing.
+///
+/// # Errors
+/// A table to which no key can be added.
+pub(crate) fn set_key(solution: &Solution, table: &str, key: &str, value: String) -> Result<Replacement> {
+    let text = solution.text();
+    match (solution.span(&format!("{table}.{key}")), solution.span(table)) {
+        (Some(span), _) => Ok((span, value)),
+        (None, Some(found)) if text[found.clone()].starts_with('[') => {
+            let end = text[found.start..].find('\n').map_or(text.len(), |at| found.start + at);
+            Ok((end..end, format!("\n{key} = {value}")))
         }
-        (None, Some(load)) if !is_in_header(&text, load.start) => {
-            let message = "target_iops cannot be added to a `load` that is no table of its own";
-            let help = "write [load] on a line, and its keys on lines below";
-            return Err(solution.error("load", message, Some(help.into())));
+        (None, Some(found)) if !is_in_header(text, found.start) => {
+            let message = format!("{key} cannot be added to a `{table}` that is no table of its own");
+            let help = format!("write [{table}] on a line, and its keys on lines below");
+            Err(solution.error(table, message, Some(help)))
         }
         // Of [load.mix] alone, [load] may come behind.
         (None, _) => {
             let gap = if text.ends_with('\n') { "" } else { "\n" };
-            edits.push((text.len()..text.len(), format!("{gap}\n[load]\ntarget_iops = {iops}\n")));
+            Ok((text.len()..text.len(), format!("{gap}\n[{table}]\n{key} = {value}\n")))
         }
     }
+}
+
+/// Text of the file after these replacements.
+pub(crate) fn edited(solution: &Solution, mut edits: Vec<Replacement>) -> String {
+    let mut text = solution.text().to_owned();
     edits.sort_by_key(|(span, _)| std::cmp::Reverse(span.start));
     for (span, new) in edits {
         text.replace_range(span, &new);
     }
-    let diff = line_diff(solution.text(), &text);
-    Ok(Edit { text, diff })
+    text
 }
 
 /// Whether a name occurs in the header of a table.

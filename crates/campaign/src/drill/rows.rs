@@ -15,6 +15,9 @@ pub(super) fn test_row(planned: &PlannedDrill, begins_ms: u64) -> Test {
         format!("{} at {} s{back}", failure.what, failure.at_s)
     });
     let copies = topology.databases.iter().map(|database| database.places.len()).max().unwrap_or(0);
+    let without_caches = topology.lacks_meta_caches().then(|| {
+        parameter("MetaCaches", "none: the copies of a drill read from their database volumes".into())
+    });
     Test {
         ordinal: *ordinal,
         kind: test.kind.name().to_owned(),
@@ -35,7 +38,10 @@ pub(super) fn test_row(planned: &PlannedDrill, begins_ms: u64) -> Test {
             parameter("Mount dial", format!("{:?}", drill.mount_dial)),
             parameter("Partner", format!("{:?}", drill.partner)),
             parameter("Failures", failures.collect::<Vec<_>>().join("; ")),
-        ],
+        ]
+        .into_iter()
+        .chain(without_caches)
+        .collect(),
         limits: Vec::new(),
     }
 }

@@ -241,6 +241,12 @@ impl Topology {
         Deployment { host, volumes, instances: copies.collect(), ..self.base.clone() }
     }
 
+    /// Whether databases of other tests have MetaCaches. Those of a drill have none.
+    pub fn lacks_meta_caches(&self) -> bool {
+        let mut databases = self.base.instances.iter().flat_map(|instance| &instance.databases);
+        databases.any(|database| database.meta_cache.is_some())
+    }
+
     /// About how many batches the users of one database want in the window.
     pub fn batches_wanted(&self) -> f64 {
         let batches_per_s = match self.pace {

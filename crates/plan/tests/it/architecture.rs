@@ -5,8 +5,9 @@ use solution::Solution;
 
 const GOLDEN: &str = include_str!("../../../../solutions/exchange-se-golden.toml");
 
-/// Change that removes the SSDs of the MetaCache from the golden example.
-const WITHOUT_SSD: (&str, &str) = ("role = \"meta_cache\"", "role = \"backup\"");
+/// Changes that remove the SSDs of the MetaCache from the golden example.
+const WITHOUT_SSD: [(&str, &str); 2] =
+    [("role = \"meta_cache\"", "role = \"backup\""), ("kind = \"metacache_loss\"", "kind = \"stress\"")];
 
 /// Plan of the golden example with these texts replaced everywhere in the file.
 fn changed(changes: &[(&str, &str)]) -> Plan {
@@ -105,7 +106,7 @@ fn what_the_file_does_not_say_is_not_judged() {
     let plan = changed(&[("cores = 40\n", ""), ("memory_gib = 192\n", "")]);
     let open = rules_with(&plan, Compliance::NotJudged);
     assert_eq!(open[..2], ["memory of a server: 128 to 256 GB", "at most 48 cores in a server"], "{open:?}");
-    let open = rules_with(&changed(&[WITHOUT_SSD]), Compliance::NotJudged);
+    let open = rules_with(&changed(&WITHOUT_SSD), Compliance::NotJudged);
     assert_eq!(open.iter().filter(|rule| rule.contains("SSD")).count(), 4, "{open:?}");
 }
 
@@ -143,6 +144,26 @@ fn meta_cache_figures_of_the_golden_example_are_those_computed_by_hand() {
 }
 
 #[test]
+fn databases_of_a_test_get_the_meta_cache_of_the_plan_unless_the_file_says_how_large() {
+    let spec = |text: &str| {
+        let solution = plan::to_run(Solution::parse(text, "se.toml").unwrap()).unwrap();
+        let deployment = solution.deployment(Some("A1")).unwrap();
+        let databases = deployment.instances.iter().flat_map(|instance| &instance.databases);
+        databases
+            .map(|database| database.meta_cache.clone().map(|cache| cache.bytes >> 20))
+            .collect::<Vec<_>>()
+    };
+    // 95 % of 1.92 TB for the 12 copies of an SSD.
+    assert_eq!(spec(GOLDEN), [Some(144_958); 24]);
+    let with_table =
+        |keys: &str| GOLDEN.replace("[under_test]", &format!("[engine]\n{keys}\n\n[under_test]"));
+    assert_eq!(spec(&with_table("cache_max_mib = 512")), [Some(144_958); 24]);
+    assert_eq!(spec(&with_table("meta_cache_mib = 7")), [Some(7); 24]);
+    let no_folder = GOLDEN.replace("path = \"/exchange/metacache{n}\"\n", "");
+    assert_eq!(spec(&no_folder.replace("metacache_loss", "stress")), [None; 24]);
+}
+
+#[test]
 fn meta_cache_is_refused_at_its_line_before_2019() {
     let text = GOLDEN.replace("exchange = \"se\"", "exchange = \"2016\"");
     let error = Solution::parse(&text, "old.toml").expect_err("2016 has none");
@@ -153,7 +174,7 @@ fn meta_cache_is_refused_at_its_line_before_2019() {
 
 #[test]
 fn generations_before_2019_have_no_such_rules() {
-    let plan = changed(&[("exchange = \"se\"", "exchange = \"2016\""), WITHOUT_SSD]);
+    let plan = changed(&[&[("exchange = \"se\"", "exchange = \"2016\"")], &WITHOUT_SSD[..]].concat());
     assert!(plan.architecture.is_empty());
     assert!(!plan::terminal(&plan).contains("Preferred Architecture"));
     assert!(plan.checks.iter().all(|check| check.name != "preferred architecture"));
@@ -162,7 +183,8 @@ fn generations_before_2019_have_no_such_rules() {
 #[test]
 fn index_of_2019_and_se_lies_inside_the_database_and_is_not_shipped() {
     let of = |generation: &str| {
-        let plan = changed(&[("exchange = \"se\"", &format!("exchange = \"{generation}\"")), WITHOUT_SSD]);
+        let exchange = format!("exchange = \"{generation}\"");
+        let plan = changed(&[&[("exchange = \"se\"", &exchange[..])], &WITHOUT_SSD[..]].concat());
         let per_database = |key: &str| plan.sizing.row(key).and_then(|row| row.per_database).expect("a row");
         ["database_gb", "log_gb", "database_volume_gb", "replication_mbit_per_s"].map(per_database)
     };

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::performed::{failed, measured, perform, perform_changed};
-use results::Row;
+use results::{IoClass, Measure, Row};
 use simulation::SimulationOutcome;
 use solution::Solution;
 
@@ -207,6 +207,21 @@ fn a_failure_behind_the_planned_end_is_judged_when_the_window_has_ended() {
         assert!(failed(&simulated).iter().any(|verdict| verdict.rule == "drill_dismounted"));
         assert_longest_outage(&simulated, 0.0..60.0);
     }
+}
+
+#[test]
+fn a_drill_of_databases_with_meta_caches_uses_none_and_says_so() {
+    let cache = "role = \"meta_cache\"\npath = \"/f\"\n[engine]\nmeta_cache_mib = 8";
+    let text = text("[2]", ONE_SITE, KILLED).replace("\"2016\"", "\"se\"");
+    let solution = parsed(&text.replace("[engine]", &format!("[[volume]]\nname = \"F\"\n{cache}")));
+    let (_, rows) = passed(&solution, 1);
+    let parameters = rows.iter().filter_map(|row| match row {
+        Row::Test(test) => test.parameters.iter().find(|parameter| parameter.name == "MetaCaches"),
+        _ => None,
+    });
+    assert!(parameters.clone().count() > 0 && parameters.clone().all(|one| one.value.starts_with("none: ")));
+    let is_used = |row: &Row| matches!(row, Row::Sample(sample) if sample.measure == Measure::Io(IoClass::MetaCacheRead));
+    assert!(!rows.iter().any(is_used));
 }
 
 #[test]

@@ -42,6 +42,7 @@ pub struct Said {
     commits: Vec<Vec<Change>>,
     /// Number of commits that must survive.
     durable: usize,
+    cache_reads: u64,
     /// Whether the child reached the trigger and still ran after the pause behind it.
     triggered: bool,
 }
@@ -53,6 +54,8 @@ impl Said {
             self.commits.push(changes.collect());
         } else if let Some(number) = line.strip_prefix("durable ") {
             self.durable = self.durable.max(number.parse().expect("a number"));
+        } else if let Some(reads) = line.strip_prefix("rolled ") {
+            self.cache_reads += reads.parse::<u64>().expect("a number");
         } else {
             self.lines.push(line);
         }
@@ -156,6 +159,8 @@ pub struct Totals {
     logs_replayed: u32,
     pages_repaired: u64,
     transactions_rolled_back: u32,
+    /// Reads from MetaCaches up to the last roll of the log before each kill.
+    cache_reads: u64,
     bytes_grown: u64,
 }
 
@@ -184,7 +189,7 @@ impl Campaign {
 
     pub fn with(root: &Path, seed: u64, page_bytes: u32, log_bytes: u32) -> Campaign {
         let mut databases = Databases::new(root, page_bytes, super::FILE_BYTES);
-        databases.log_bytes = log_bytes;
+        (databases.log_bytes, databases.has_meta_caches) = (log_bytes, seed % 2 == 1);
         Campaign {
             root: root.to_owned(),
             page_bytes,
@@ -212,7 +217,8 @@ impl Campaign {
         };
         let (page_bytes, log_bytes) = (self.page_bytes, self.log_bytes);
         let (root, first_version) = (self.root.clone(), self.first_version);
-        ChildTask { root, mode, page_bytes, log_bytes, first_version, disk, aim: None }
+        let has_meta_caches = self.databases.has_meta_caches;
+        ChildTask { root, mode, page_bytes, log_bytes, has_meta_caches, first_version, disk, aim: None }
     }
 
     pub fn create(&self) {
@@ -293,6 +299,7 @@ impl Campaign {
         let totals = &mut self.totals;
         totals.commits += said.commits.len();
         totals.durable_commits += said.durable;
+        totals.cache_reads += said.cache_reads;
         totals.commits_beyond += survived - said.durable;
         totals.logs_replayed += report.logs_replayed;
         totals.pages_repaired += report.pages_repaired;
@@ -533,6 +540,7 @@ impl Totals {
         self.logs_replayed += other.logs_replayed;
         self.pages_repaired += other.pages_repaired;
         self.transactions_rolled_back += other.transactions_rolled_back;
+        self.cache_reads += other.cache_reads;
         self.bytes_grown += other.bytes_grown;
     }
 
@@ -544,6 +552,7 @@ impl Totals {
         // Few kills come in the middle of writing a page.
         assert!(self.pages_repaired > 0 || self.kills < 500, "no torn page was repaired");
         assert!(self.transactions_rolled_back > 0, "no transaction was open at a kill");
+        assert!(self.cache_reads > 0, "no page was read from a MetaCache");
         assert!(self.bytes_grown > 0, "no file grew");
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use edb::checkpoint::{CHECKPOINT_BYTES, Checkpoint};
 use engine::{Durability, Instance, InstanceConfig, LogStore, Progress, Standby, StopSignal, StreamConfig};
 use futures_util::future::{join, join_all, pending, select};
+use results::IoClass;
 use testkit::durable_shadow::{DiskEvent, Pieces, PowerCut, PowerSwitch, ShadowHost, ShadowOptions};
 use workload::mix::Random;
 use workload::schema::Entry;
@@ -121,6 +122,7 @@ pub struct ChildTask {
     pub mode: Mode,
     pub page_bytes: u32,
     pub log_bytes: u32,
+    pub has_meta_caches: bool,
     pub first_version: u32,
     pub disk: ShadowOptions,
     pub aim: Option<Aim>,
@@ -130,16 +132,16 @@ impl ChildTask {
     pub fn encode(&self) -> String {
         let ShadowOptions { seed, torn_sync, early_write_percent, ignored_sync: _ } = self.disk;
         let mode = MODES.iter().find(|(mode, _)| *mode == self.mode).expect("a name").1;
-        let (page_bytes, log_bytes, first_version) = (self.page_bytes, self.log_bytes, self.first_version);
+        let ChildTask { page_bytes, log_bytes, has_meta_caches, first_version, .. } = self;
         let aim = self.aim.map_or("-".to_owned(), |aim| aim.encode());
         let root = self.root.display();
         format!(
-            "{mode} {page_bytes} {log_bytes} {first_version} {seed} {torn_sync} {early_write_percent} {aim} {root}"
+            "{mode} {page_bytes} {log_bytes} {has_meta_caches} {first_version} {seed} {torn_sync} {early_write_percent} {aim} {root}"
         )
     }
 
     fn decode(text: &str) -> Option<ChildTask> {
-        let mut words = text.splitn(9, ' ');
+        let mut words = text.splitn(10, ' ');
         let name = words.next()?;
         let mode = MODES.iter().find(|(_, known)| *known == name)?.0;
         // It lives as long as the process.
@@ -148,6 +150,7 @@ impl ChildTask {
             mode,
             page_bytes: words.next()?.parse().ok()?,
             log_bytes: words.next()?.parse().ok()?,
+            has_meta_caches: words.next()?.parse().ok()?,
             first_version: words.next()?.parse().ok()?,
             disk: ShadowOptions {
                 seed: words.next()?.parse().ok()?,
@@ -170,7 +173,7 @@ impl ChildTask {
 
     fn databases(&self) -> Databases {
         let mut databases = Databases::new(&self.root, self.page_bytes, super::FILE_BYTES);
-        databases.log_bytes = self.log_bytes;
+        (databases.log_bytes, databases.has_meta_caches) = (self.log_bytes, self.has_meta_caches);
         databases
     }
 }
@@ -279,7 +282,7 @@ impl Child<'_> {
         match self.task.mode {
             Mode::Close => instance.close().await.unwrap(),
             Mode::Load | Mode::SlowLoad | Mode::LoadAndClose | Mode::Backup => {
-                self.load(&databases, instance).await;
+                self.load(&databases, instance, &config).await;
             }
             Mode::Commit | Mode::Begin => self.same_transaction(&databases, instance).await,
             Mode::Create | Mode::Recover | Mode::Follow => {}
@@ -327,7 +330,7 @@ impl Child<'_> {
         }
     }
 
-    async fn load(&self, databases: &Databases, instance: Instance) {
+    async fn load(&self, databases: &Databases, instance: Instance, config: &InstanceConfig) {
         let load = Rc::new(self.new_load(databases, instance));
         let pause_us = if self.task.mode == Mode::SlowLoad { 200_000 } else { 500 };
         let ends = self.task.mode == Mode::LoadAndClose;
@@ -356,7 +359,7 @@ impl Child<'_> {
             }
             Mode::Backup => self.back_up(&load.instance).await,
             Mode::SlowLoad => self.report_checkpoints().await,
-            _ => report_rolls(self.world, &load.instance).await,
+            _ => report_rolls(self.world, &load.instance, config).await,
         }
     }
 
@@ -399,12 +402,16 @@ impl Child<'_> {
     }
 }
 
-async fn report_rolls(world: &World, instance: &Instance) {
+/// Prints a line at each roll of the log, with the number of reads from MetaCaches since the last one.
+async fn report_rolls(world: &World, instance: &Instance, config: &InstanceConfig) {
+    let counters = || config.databases.iter().map(|database| database.counters.take());
     let mut generation = instance.log_generation();
     loop {
         let now = instance.log_generation();
         if now != generation {
-            say("rolled");
+            let reads: u64 =
+                counters().map(|taken| taken.io.class(IoClass::MetaCacheRead).totals.count).sum();
+            say(&format!("rolled {reads}"));
             generation = now;
         }
         world.sleep(Duration::from_micros(100)).await;

@@ -9,7 +9,9 @@ use std::rc::Rc;
 
 use btree::{EntryData, Pager, tree, update};
 use edb::checksum::{Verdict, verify};
-use engine::{DatabaseConfig, Durability, Instance, InstanceConfig, StopSignal, Transaction};
+use engine::{
+    DatabaseConfig, Durability, Instance, InstanceConfig, MetaCacheConfig, StopSignal, Transaction,
+};
 use workload::codec::DatabaseCodec;
 use workload::mix::Random;
 use workload::schema::{Entry, FOLDERS, Tree};
@@ -50,6 +52,8 @@ pub struct Databases {
     root: String,
     page_bytes: u32,
     pub log_bytes: u32,
+    /// Whether each database has a MetaCache.
+    pub has_meta_caches: bool,
     pub templates: Vec<Rc<TemplateDatabase>>,
 }
 
@@ -58,7 +62,8 @@ impl Databases {
         let template =
             |seed| TemplateDatabase::of_size(page_bytes, file_bytes, FREE_PAGES, seed, COMPRESSIBILITY_PCT);
         let templates = (1..=u64::from(DATABASES)).map(|seed| Rc::new(template(seed).unwrap())).collect();
-        Databases { root: root.to_str().unwrap().to_owned(), page_bytes, log_bytes: 256 << 10, templates }
+        let root = root.to_str().unwrap().to_owned();
+        Databases { root, page_bytes, log_bytes: 256 << 10, has_meta_caches: false, templates }
     }
 
     pub fn template(&self, db: u8) -> &Rc<TemplateDatabase> {
@@ -86,15 +91,22 @@ impl Databases {
                 template_id: Some(self.template(db).id()),
                 nodes: Some(self.template(db).clone()),
                 extension_bytes: 16 * u64::from(self.page_bytes),
+                meta_cache: self.has_meta_caches.then(|| self.meta_cache(db)),
                 ..DatabaseConfig::new(&self.path(db))
             })
             .collect();
         config
     }
 
+    /// MetaCache of four times the page cache.
+    fn meta_cache(&self, db: u8) -> MetaCacheConfig {
+        let (path, bytes) = (format!("{}/cache/{db}.mcdb", self.root), 256 * u64::from(self.page_bytes));
+        MetaCacheConfig { path, bytes, taken_away: StopSignal::new() }
+    }
+
     /// Makes directories and databases, durably.
     pub async fn create(&self, world: &World) {
-        for directory in ["log", "db"] {
+        for directory in ["log", "db", "cache"] {
             let directory = format!("{}/{directory}", self.root);
             // A test may have put it on a volume of its own.
             if world.entry(&directory).await.unwrap().is_none() {
