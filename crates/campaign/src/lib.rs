@@ -12,6 +12,7 @@ mod cache_loss;
 mod campaign;
 mod checksums;
 pub mod choice;
+mod classes;
 mod devices;
 pub mod drill;
 mod error;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use results::figures::{counted, number};
 use results::{IoClass, Origin, Parameter, Severity};
 use solution::{EngineGeneration, EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestKind, TestSpec};
-use workload::mix::{BatchShape, Mix};
+use workload::mix::{BatchShape, CLASSES, Mix};
 use world::{Duration, Task, Time};
 
 use crate::cache_loss::CacheLoss;
@@ -159,7 +159,6 @@ impl Campaign<'_> {
 
     fn load_parameters(&self, mode: Mode) -> Vec<Parameter> {
         let load = &self.deployment.load;
-        let mix = load.mix;
         let parameter = |name: &str, value: String| Parameter { name: name.into(), value };
         let how = match mode {
             Mode::Closed { sessions, idle_factor } => {
@@ -170,14 +169,8 @@ impl Campaign<'_> {
         };
         vec![
             parameter(Parameter::LOAD, how),
-            parameter(
-                "Operations",
-                format!(
-                    "{} % insert, {} % delete, {} % replace, {} % read",
-                    mix.insert, mix.delete, mix.replace, mix.read
-                ),
-            ),
-            parameter("Lazy commits", format!("{} %", mix.lazy)),
+            parameter("Operations", operations_of(load)),
+            parameter("Lazy commits", format!("{} %", load.mix.lazy)),
         ]
         .into_iter()
         .chain(self.system_parameters())
@@ -304,6 +297,7 @@ impl Campaign<'_> {
         driving.load.make_up_for_at_most(Duration::ZERO);
         let devices = Devices::look(&self.world, self.deployment).await;
         test.sampler.open_window(planned, opened, self.recorder)?;
+        self.take_class_reads().await?;
         test.row.window_start_ms = Some(ms(opened));
         test.row.window_planned_ms = Some(planned.as_millis() as u64);
         self.record(test.row.clone())?;
@@ -314,6 +308,7 @@ impl Campaign<'_> {
             self.tell_loss(test, &loss)?;
         }
         self.note_caches(test).await?;
+        self.note_classes(test).await?;
         let closed = test.last_tick;
         test.row.window_end_ms = Some(ms(closed));
         let mut window = test.sampler.close_window(closed, self.recorder)?;
@@ -517,12 +512,28 @@ pub fn mix_of(load: &LoadSpec) -> Mix {
         insert_pct: f64::from(mix.insert),
         delete_pct: f64::from(mix.delete),
         replace_pct: f64::from(mix.replace),
+        classes: load.classes.map(|classes| classes.shares().map(f64::from)),
         lazy_pct: f64::from(mix.lazy),
         shape: match load.engine {
             EngineGeneration::E2013 => BatchShape::OneRow,
             EngineGeneration::E2013Early => BatchShape::TwoRows,
         },
     }
+}
+
+/// Operations of a load in words, with their shares.
+fn operations_of(load: &LoadSpec) -> String {
+    let share = |(name, percent): (&str, u32)| format!("{percent} % {name}");
+    let mix = load.mix;
+    let shares: Vec<String> = match load.classes {
+        Some(classes) => CLASSES.iter().map(|(_, name)| *name).zip(classes.shares()).map(share).collect(),
+        None => ["insert", "delete", "replace", "read"]
+            .into_iter()
+            .zip([mix.insert, mix.delete, mix.replace, mix.read])
+            .map(share)
+            .collect(),
+    };
+    shares.join(", ")
 }
 
 /// Smallest and largest of some counts as text; one number if they are equal.

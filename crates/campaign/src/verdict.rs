@@ -258,6 +258,7 @@ mod tests {
             tolerance,
             idle_factor: 1.0,
             mix: Mix::of(Generation::E2016),
+            classes: None,
             engine: EngineGeneration::default(),
             copies: 1,
         }

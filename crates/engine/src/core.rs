@@ -15,7 +15,7 @@ use edb::header::DatabaseState;
 use world::sync::Notify;
 use world::{LocalFuture, World};
 
-use crate::cache::{Cache, PageKey};
+use crate::cache::{Cache, PageKey, PageReads, Pins};
 use crate::config::InstanceConfig;
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -43,6 +43,23 @@ enum Tried<T> {
     /// The step must be called again when this page has arrived.
     Arriving(Notify),
     Stopped(Stop),
+}
+
+/// What the steps of a transaction have in common.
+#[derive(Default)]
+pub(crate) struct Course {
+    /// Remembered descent, for callers that visit neighbouring keys.
+    descents: Descents,
+    /// Pages that were read for the steps.
+    pub(crate) reads: Cell<PageReads>,
+}
+
+impl Course {
+    fn count(&self, pins: &mut Pins) {
+        let mut reads = self.reads.get();
+        reads.add(std::mem::take(&mut pins.reads));
+        self.reads.set(reads);
+    }
 }
 
 /// State that the parts of an open instance share.
@@ -120,23 +137,26 @@ impl Core {
         db: u8,
         step: impl FnMut(&dyn Pager) -> btree::Result<T>,
     ) -> Result<T> {
-        self.read_remembering(db, &Descents::default(), step).await
+        self.read_in(db, &Course::default(), step).await
     }
 
-    /// [`Self::read`] with a remembered descent, for callers that read neighbouring keys.
-    pub(crate) async fn read_remembering<T>(
+    /// [`Self::read`] as a step of a course.
+    pub(crate) async fn read_in<T>(
         &self,
         db: u8,
-        descents: &Descents,
+        course: &Course,
         mut step: impl FnMut(&dyn Pager) -> btree::Result<T>,
     ) -> Result<T> {
         let mut pins = self.cache.pins();
         loop {
             self.poison.check()?;
-            let outcome = step(&self.cache.view(db).remembering(descents));
+            let outcome = step(&self.cache.view(db).remembering(&course.descents));
             match outcome {
                 Ok(value) => return Ok(value),
-                Err(Stop::Missing(pgno)) => self.cache.fetch(PageKey { db, pgno }, &mut pins).await?,
+                Err(Stop::Missing(pgno)) => {
+                    self.cache.fetch(PageKey { db, pgno }, &mut pins).await?;
+                    course.count(&mut pins);
+                }
                 Err(stop) => return Err(self.stopped(db, stop)),
             }
         }
@@ -150,14 +170,14 @@ impl Core {
         transaction: Option<u32>,
         step: impl FnMut(&dyn Pager) -> btree::Result<(MiniTransaction, T)>,
     ) -> Result<T> {
-        self.change_remembering(db, &Descents::default(), transaction, step).await
+        self.change_in(db, &Course::default(), transaction, step).await
     }
 
-    /// [`Self::change`] with a remembered descent, for callers that change neighbouring keys.
-    pub(crate) async fn change_remembering<T>(
+    /// [`Self::change`] as a step of a course.
+    pub(crate) async fn change_in<T>(
         &self,
         db: u8,
-        descents: &Descents,
+        course: &Course,
         transaction: Option<u32>,
         mut step: impl FnMut(&dyn Pager) -> btree::Result<(MiniTransaction, T)>,
     ) -> Result<T> {
@@ -165,11 +185,12 @@ impl Core {
         let mut pins = self.cache.pins();
         loop {
             self.poison.check()?;
-            match self.try_change(db, descents, transaction, &mut step)? {
+            match self.try_change(db, &course.descents, transaction, &mut step)? {
                 Tried::Done(value) => return Ok(value),
                 Tried::Arriving(arrival) => arrival.wait().await,
                 Tried::Stopped(Stop::Missing(pgno)) => {
                     self.cache.fetch(PageKey { db, pgno }, &mut pins).await?;
+                    course.count(&mut pins);
                 }
                 Tried::Stopped(Stop::NoSpace { pages }) => Box::pin(self.extend(db, pages)).await?,
                 Tried::Stopped(stop) => return Err(self.stopped(db, stop)),

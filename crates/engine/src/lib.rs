@@ -60,7 +60,7 @@ mod transactions;
 
 pub use self::core::CommitGate;
 pub use backup::BackupReport;
-pub use cache::CacheStatus;
+pub use cache::{CacheStatus, PageReads};
 pub use checksum::{ChecksumReport, LogChecksumReport, MadeOf, StreamConfig, check_database, check_logs};
 pub use config::{DatabaseConfig, InstanceConfig, MetaCacheConfig, Redo};
 pub use create::create_database;

@@ -7,9 +7,10 @@
 
 use std::rc::Rc;
 
-use btree::{Before, Descents, EntryName, LogRecord, MiniTransaction, Pager, Tree, tree, update};
+use btree::{Before, EntryName, LogRecord, MiniTransaction, Pager, Tree, tree, update};
 
-use crate::core::Core;
+use crate::cache::PageReads;
+use crate::core::{Core, Course};
 use crate::error::{Error, Result};
 use crate::transactions::{NO_ID, RowKey};
 
@@ -28,12 +29,12 @@ pub struct Transaction {
     /// Number of the transaction, from its first change on; readers need none.
     id: u32,
     ended: bool,
-    descents: Descents,
+    course: Course,
 }
 
 impl Transaction {
     pub(crate) fn begin(core: &Rc<Core>) -> Transaction {
-        Transaction { core: core.clone(), id: NO_ID, ended: false, descents: Descents::default() }
+        Transaction { core: core.clone(), id: NO_ID, ended: false, course: Course::default() }
     }
 
     /// Runs a reading step over the pages of database `db` (numbered from 1). The step is repeated whenever a missing
@@ -43,7 +44,7 @@ impl Transaction {
     /// # Errors
     /// What the step stops with, or what kept its pages away.
     pub async fn read<T>(&self, db: u8, step: impl FnMut(&dyn Pager) -> btree::Result<T>) -> Result<T> {
-        self.core.read_remembering(db, &self.descents, step).await
+        self.core.read_in(db, &self.course, step).await
     }
 
     /// Runs a changing step. Its changes happen together or not at all; a rollback undoes them as far as the step says
@@ -69,7 +70,12 @@ impl Transaction {
                 remedy: "close the instance and open it again, and they begin at 1",
             });
         }
-        self.core.change_remembering(db, &self.descents, Some(self.id), step).await
+        self.core.change_in(db, &self.course, Some(self.id), step).await
+    }
+
+    /// Pages that were read for the transaction so far.
+    pub fn page_reads(&self) -> PageReads {
+        self.course.reads.get()
     }
 
     /// Inserts an entry into a tree.

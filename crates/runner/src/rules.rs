@@ -54,6 +54,7 @@ fn has_published_shape(solution: &Solution) -> bool {
     let is_published = |one: &InstanceSpec| one.page_bytes == page_bytes && one.log_file_bytes == log_bytes;
     solution.generation <= Generation::E2016
         && solution.load.mix == Mix::of(Generation::E2016)
+        && solution.load.classes.is_none()
         && solution.load.engine == EngineGeneration::default()
         && instances.all(is_published)
 }
@@ -132,6 +133,7 @@ database_mib = 64
     fn mix_or_generation_without_published_tests_has_no_reference_for_its_shape() {
         for load in [
             "[load.mix]\ninsert = 10\ndelete = 10\nreplace = 10\nread = 70\nlazy = 50\n",
+            "[load.classes]\nview = 60\nbody = 20\ndelivery = 10\nsearch = 5\nindex_update = 5\n",
             "[profile]\nexchange = \"2003\"\nmailboxes = 10\niops_per_mailbox = 0.5\nmailbox_mb = 10\nquota_mb = 10\n",
             "[profile]\nexchange = \"2019\"\nmailboxes = 10\n",
             "[profile]\nexchange = \"se\"\nmailboxes = 10\n",

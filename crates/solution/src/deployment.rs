@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::Solution;
 use crate::drill::DrillSpec;
 use crate::error::Wrong;
-use crate::file::{EngineGeneration, Generation, Mix, TestKind, ThresholdWishes};
+use crate::file::{Classes, EngineGeneration, Generation, Mix, TestKind, ThresholdWishes};
 use crate::hosts::InstanceSpec;
 
 /// Deployment of one host: everything that its run needs.
@@ -94,6 +94,8 @@ pub struct LoadSpec {
     pub idle_factor: f64,
     /// Mix of operations in a batch.
     pub mix: Mix,
+    /// Classes of operations instead of the mix.
+    pub classes: Option<Classes>,
     /// Generation of the engine whose batches the load imitates.
     pub engine: EngineGeneration,
     /// Number of copies whose log reading is imitated, the active one included.

@@ -85,7 +85,10 @@ impl<'a> OfHost<'a> {
             Ok(sizes) => Ok(self.sized(parts, sizes, caches)),
             Err(Refusal::Lack(wrong)) => Err(wrong),
             Err(Refusal::Mistake(wrong)) => {
-                mistakes.add(wrong.clone());
+                // The size may follow from a profile that was misread.
+                if !mistakes.is_misread("profile") {
+                    mistakes.add(wrong.clone());
+                }
                 Err(wrong)
             }
         }

@@ -46,7 +46,7 @@ pub use error::{Mistake, Result, SolutionError, did_you_mean};
 pub use examples::{EXAMPLES, Example};
 pub use faults::{Fault, FaultKind};
 pub use file::{
-    BuildingBlock, Compression, Copies, Dag, Deduplication, Disk, DrillEventKind, Enclosure,
+    BuildingBlock, Classes, Compression, Copies, Dag, Deduplication, Disk, DrillEventKind, Enclosure,
     EngineGeneration, ErasureCoding, Fleet, Generation, LagLogRule, Mix, MountDial, Partner, PoolIo,
     Qualification, Raid, ReadCache, RemoteCopy, RemoteRule, ReplicatedStore, Role, Scope, Site, Snapshots,
     StorageArray, Store, TestKind, Users, WhenLinkLost, WhenLost,
@@ -230,7 +230,7 @@ fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> 
     instances::instances(&file, generation, &mut named.hosts, mistakes);
     let tests = tests::tests(&file, generation, &copies, &named, mistakes);
     mistakes.keep(array::check_array(&file));
-    if let Some(array) = &file.array {
+    if let Some(array) = file.array.as_ref().filter(|_| !mistakes.is_misread("array")) {
         array::check_volumes(array, &named, mistakes);
     }
     let faults = faults::faults(&file, &named, mistakes);

@@ -3,7 +3,7 @@
 use crate::deployment::{EngineSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec};
 use crate::drill::drill;
 use crate::error::{Checked, Wrong};
-use crate::file::{Copies, Engine, Generation, Load, Mix, SolutionFile, Test, TestKind};
+use crate::file::{Copies, Engine, Generation, Load, Mix, Role, SolutionFile, Test, TestKind};
 use crate::hosts::HostSpec;
 use crate::instances::MIB;
 use crate::names::DefinedNames;
@@ -53,6 +53,11 @@ pub(crate) fn load(
         let message = format!("the operations of a batch add up to {sum} percent, not to 100");
         mistakes.add(Wrong::new("load.mix", message).help("insert, delete, replace, read"));
     }
+    let of_classes = load.classes.map(|classes| classes.shares().iter().map(|&share| u64::from(share)).sum());
+    if let Some(sum) = of_classes.filter(|sum: &u64| *sum != 100) {
+        let message = format!("the classes of operations add up to {sum} percent, not to 100");
+        mistakes.add(Wrong::new("load.classes", message).help("view, body, delivery, search, index_update"));
+    }
     let users = file.profile.as_ref();
     LoadSpec {
         mode,
@@ -61,6 +66,7 @@ pub(crate) fn load(
         tolerance: load.tolerance_percent.unwrap_or(0.0) / 100.0,
         idle_factor: load.idle_factor.unwrap_or(idle_factor_of(generation)),
         mix,
+        classes: load.classes,
         engine: file.engine.generation,
         copies: load.copies.unwrap_or(copies.total()),
     }
@@ -126,12 +132,15 @@ pub(crate) fn tests(
             let message = "a drill has databases of its own, so nothing can follow it but drills";
             mistakes.add(Wrong::new(format!("{path}.kind"), message).help("move it to the end"));
         }
-        if test.kind == TestKind::MetacacheLoss && file.engine.meta_cache_mib.is_none() {
+        let may_have_caches = mistakes.is_misread("engine") || has_meta_caches(file);
+        if test.kind == TestKind::MetacacheLoss && !may_have_caches {
             let message = "the databases have no MetaCache that could be lost";
             mistakes.add(Wrong::new(format!("{path}.kind"), message).help("add meta_cache_mib to [engine]"));
         }
         let spec = spec(file, generation, test);
-        mistakes.keep(enough_batches(&load, &spec));
+        if !mistakes.is_misread("test") {
+            mistakes.keep(enough_batches(&load, &spec));
+        }
         let drill = drill(file, test, &path, spec.duration_s, named, copies, mistakes);
         specs.push(AnywhereTest { spec: TestSpec { drill, ..spec }, backup_volume });
     }
@@ -162,6 +171,14 @@ fn spec(file: &SolutionFile, generation: Generation, test: &Test) -> TestSpec {
         published,
         drill: None,
     }
+}
+
+/// Whether the file, or the plan that gives it its instances, gives databases MetaCaches.
+fn has_meta_caches(file: &SolutionFile) -> bool {
+    let mut volumes = file.volume.iter();
+    let follows = file.instance.is_empty()
+        && volumes.any(|volume| volume.role == Role::MetaCache && volume.path.is_some());
+    follows || file.engine.meta_cache_mib.is_some()
 }
 
 /// Transactional I/O per batch in the published runs, whose databases are large compared with their caches

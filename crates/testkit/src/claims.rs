@@ -168,6 +168,11 @@ pub const ROWS: &[Row] = &[
         Harmless("sessions of a paced load rest as the pace asks; target_met_percent judges what is reached"),
     ),
     ("load.mix", "{ insert = 5, delete = 5, replace = 5, read = 85, lazy = 70 }", Run("reads_per_batch")),
+    (
+        "load.classes",
+        "{ view = 60, body = 20, delivery = 10, search = 5, index_update = 5 }",
+        Run("reads_per_batch"),
+    ),
     ("load.copies", "1", InClaim),
     (
         "engine.cache_min_mib",

@@ -17,7 +17,24 @@ pub enum OperationKind {
     Replace,
     /// Reads an existing row.
     Read,
+    /// Logs on and opens a view: reads the folder and neighbouring rows among the newest.
+    View,
+    /// Reads the long value of an existing row.
+    Body,
+    /// Reads neighbouring entries of the index.
+    Search,
+    /// Takes the entry of an existing row out of the index and puts it back.
+    IndexUpdate,
 }
+
+/// Classes of a load, in the order of their shares: what a class does, and its name.
+pub const CLASSES: [(OperationKind, &str); 5] = [
+    (OperationKind::View, "view and logon"),
+    (OperationKind::Body, "body"),
+    (OperationKind::Insert, "delivery"),
+    (OperationKind::Search, "search"),
+    (OperationKind::IndexUpdate, "index update"),
+];
 
 /// One operation of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +56,8 @@ pub struct Mix {
     pub delete_pct: f64,
     /// Share of replaces.
     pub replace_pct: f64,
+    /// Shares of [`CLASSES`] instead of those above.
+    pub classes: Option<[f64; CLASSES.len()]>,
     /// Share of commits that are lazy, among operations that change something, percent.
     pub lazy_pct: f64,
     /// Rows that an operation goes to.
@@ -61,6 +80,7 @@ impl Mix {
         insert_pct: 40.0,
         delete_pct: 20.0,
         replace_pct: 5.0,
+        classes: None,
         lazy_pct: 70.0,
         shape: BatchShape::OneRow,
     };
@@ -70,18 +90,30 @@ impl Mix {
         let mut random =
             Random::new(run_seed ^ (u64::from(database) << 40) ^ batch.wrapping_mul(0xD1B5_4A32_D192_ED03));
         std::array::from_fn(|_| {
-            let share = random.unit() * 100.0;
-            let kind = if share < self.insert_pct {
-                OperationKind::Insert
-            } else if share < self.insert_pct + self.delete_pct {
-                OperationKind::Delete
-            } else if share < self.insert_pct + self.delete_pct + self.replace_pct {
-                OperationKind::Replace
-            } else {
-                OperationKind::Read
-            };
+            let kind = self.kind_at(random.unit() * 100.0);
             Operation { kind, lazy: random.unit() * 100.0 < self.lazy_pct, pick: random.next_u64() }
         })
+    }
+
+    /// Kind of operation at this percentage of all.
+    fn kind_at(&self, percent: f64) -> OperationKind {
+        if let Some(shares) = self.classes {
+            let mut below = 0.0;
+            let is_it = |share: f64| {
+                below += share;
+                percent < below
+            };
+            return CLASSES[shares.into_iter().position(is_it).unwrap_or(CLASSES.len() - 1)].0;
+        }
+        if percent < self.insert_pct {
+            OperationKind::Insert
+        } else if percent < self.insert_pct + self.delete_pct {
+            OperationKind::Delete
+        } else if percent < self.insert_pct + self.delete_pct + self.replace_pct {
+            OperationKind::Replace
+        } else {
+            OperationKind::Read
+        }
     }
 }
 
@@ -139,6 +171,7 @@ mod tests {
                     OperationKind::Delete => deletes += 1,
                     OperationKind::Replace => replaces += 1,
                     OperationKind::Read => reads += 1,
+                    other => panic!("{other:?} is of a class"),
                 }
                 if operation.kind != OperationKind::Read && !operation.lazy {
                     durable += 1;
@@ -151,6 +184,19 @@ mod tests {
         }
         // 16 x 65 % x 30 % = 3.12 commits per batch wait for the log.
         assert!((f64::from(durable) / 10_000.0 - 3.12).abs() < 0.06);
+    }
+
+    #[test]
+    fn a_load_by_classes_has_their_shares_and_no_other_operation() {
+        let shares = [50.0, 25.0, 15.0, 0.0, 10.0];
+        let mix = Mix { classes: Some(shares), ..Mix::EXCHANGE_2010 };
+        let kinds: Vec<_> =
+            (0..2_000).flat_map(|batch| mix.batch(7, 0, batch)).map(|operation| operation.kind).collect();
+        for ((kind, name), wanted) in CLASSES.into_iter().zip(shares) {
+            let count = kinds.iter().filter(|of| **of == kind).count();
+            let share = count as f64 / kinds.len() as f64 * 100.0;
+            assert!((share - wanted).abs() < 1.0, "{name}: {share} % instead of {wanted} %");
+        }
     }
 
     #[test]

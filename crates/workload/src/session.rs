@@ -13,15 +13,22 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use btree::{EntryData, NodeKey, Pager, Seek, tree, update};
-use engine::{Durability, Instance, Transaction};
+use engine::{Durability, Instance, PageReads, Transaction};
 
-use crate::mix::{BatchShape, Mix, Operation, OperationKind, Random, scale};
+use crate::mix::{BatchShape, CLASSES, Mix, Operation, OperationKind, Random, scale};
 use crate::schema::{Entry, FOLDERS, Schema, Tree, conversation_key, id_of_row_key, row_key};
 use crate::template::TemplateDatabase;
 
 /// Largest number of attempts of one operation before its conflicts are an error. With 256 sessions on millions of
 /// rows a second attempt is rare.
 const TRIES_MAX: u32 = 64;
+
+/// Neighbouring rows that a view reads.
+const VIEW_ROWS: u32 = 8;
+/// One in this many rows is among the newest, to which views go.
+const NEWEST: u32 = 10;
+/// Neighbouring entries of the index that a search reads.
+const SEARCH_ENTRIES: u32 = 16;
 
 /// Reason why a batch failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -60,7 +67,17 @@ pub struct Mailboxes {
     template: Rc<TemplateDatabase>,
     next_id: Cell<u32>,
     conflicts: Cell<u64>,
+    class_reads: RefCell<[ClassReads; CLASSES.len()]>,
     acknowledged: RefCell<Option<Acknowledged>>,
+}
+
+/// Operations of a class, and the pages that were read for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClassReads {
+    /// Number of operations.
+    pub operations: u64,
+    /// Pages that were read.
+    pub pages: PageReads,
 }
 
 /// Callback that gets folder and version of each durable commit when it is acknowledged.
@@ -97,12 +114,18 @@ impl Mailboxes {
         // Rows at the end may have been deleted; ids of the template are never given out again.
         let next_id = last_id.max(template.schema().shape().rows) + 1;
         let (next_id, conflicts) = (Cell::new(next_id), Cell::new(0));
-        Ok(Mailboxes { instance, database, template, next_id, conflicts, acknowledged: RefCell::default() })
+        let (class_reads, acknowledged) = Default::default();
+        Ok(Mailboxes { instance, database, template, next_id, conflicts, class_reads, acknowledged })
     }
 
     /// Number of transactions since the last call that were rolled back because another one was first.
     pub fn take_conflicts(&self) -> u64 {
         self.conflicts.take()
+    }
+
+    /// Operations and pages read since the last call, for each of [`CLASSES`].
+    pub fn take_class_reads(&self) -> [ClassReads; CLASSES.len()] {
+        self.class_reads.take()
     }
 
     /// Sets the callback for acknowledged durable commits. Each change of a message raises the version of the
@@ -153,6 +176,7 @@ impl Mailboxes {
                 }
                 Err(error) => tried_again(error),
             };
+            self.count(operation.kind, &transaction, matches!(tried, Ok(Tried::Done(_))));
             match tried {
                 Ok(Tried::Done(version)) => {
                     let durability = if operation.lazy { Durability::Lazy } else { Durability::Durable };
@@ -174,6 +198,16 @@ impl Mailboxes {
         Err(SessionError::Engine(engine::Error::Conflict))
     }
 
+    /// Counts an attempt for its class; `is_done`: whether it was the last one.
+    fn count(&self, kind: OperationKind, transaction: &Transaction, is_done: bool) {
+        let class = CLASSES.iter().position(|(of_class, _)| *of_class == kind);
+        if let Some(class) = class {
+            let counted = &mut self.class_reads.borrow_mut()[class];
+            counted.operations += u64::from(is_done);
+            counted.pages.add(transaction.page_reads());
+        }
+    }
+
     async fn attempt(
         &self,
         transaction: &mut Transaction,
@@ -183,6 +217,10 @@ impl Mailboxes {
     ) -> Result<Tried<Option<u32>>> {
         let outcome = match kind {
             OperationKind::Read => return self.read(transaction, pick).await.map(|()| Tried::Done(None)),
+            OperationKind::View => return done_reading(self.view(transaction, pick, folder).await),
+            OperationKind::Body => return done_reading(self.read_body(transaction, pick).await),
+            OperationKind::Search => return done_reading(self.search(transaction, pick).await),
+            OperationKind::IndexUpdate => self.update_index(transaction, pick).await,
             OperationKind::Insert => self.insert(transaction).await,
             OperationKind::Delete => self.delete(transaction, pick).await,
             OperationKind::Replace => self.replace(transaction, pick).await,
@@ -213,7 +251,7 @@ impl Mailboxes {
             OperationKind::Insert | OperationKind::Replace => {
                 self.replace_entry(transaction, Entry::Row { id, version: version + 1 }).await
             }
-            OperationKind::Delete | OperationKind::Read => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -325,6 +363,69 @@ impl Mailboxes {
         }
     }
 
+    /// Reads the session's folder, and neighbouring rows at a random place among the newest.
+    async fn view(&self, transaction: &Transaction, pick: u64, folder: u32) -> Result<()> {
+        self.folder_version(transaction, folder).await?;
+        let last = self.next_id.get() - 1;
+        let newest = (last / NEWEST).max(1);
+        let from = last - newest + 1 + scale(pick, newest.into()) as u32;
+        self.scan(transaction, Tree::Rows, &row_key(from), VIEW_ROWS).await
+    }
+
+    /// Reads neighbouring entries at a random place of the index.
+    async fn search(&self, transaction: &Transaction, pick: u64) -> Result<()> {
+        self.scan(transaction, Tree::Conversations, &conversation_key(pick), SEARCH_ENTRIES).await
+    }
+
+    /// Reads and verifies the first `count` entries from `start` on.
+    async fn scan(&self, transaction: &Transaction, tree: Tree, start: &[u8], count: u32) -> Result<()> {
+        let entries = self.template.tree(tree);
+        let wrong = transaction.read(self.database, |pager| {
+            let mut at = tree::seek(pager, entries, start, Seek::AtLeast)?;
+            for _ in 0..count {
+                let Some(position) = at else { break };
+                let node = position.node(pager)?;
+                let key = node.key();
+                if !node.is_deleted() && self.schema().verify(tree, &key, node.data).is_none() {
+                    return Ok(Some(key));
+                }
+                at = tree::next(pager, entries, position)?;
+            }
+            Ok(None)
+        });
+        wrong.await?.map_or(Ok(()), |key| Err(self.wrong(tree, &key)))
+    }
+
+    /// Reads the long value of a random existing row.
+    async fn read_body(&self, transaction: &Transaction, pick: u64) -> Result<()> {
+        let (id, version) = self.pick_row(transaction, pick).await?;
+        let entry = Entry::Body { id, version };
+        let (key, tree) = (self.schema().key(entry), entry.tree());
+        let bodies = self.template.tree(tree);
+        let verify = |pager: &dyn Pager| {
+            let node = tree::get(pager, bodies, &key)?.filter(|node| !node.is_deleted());
+            Ok(node.map(|node| self.schema().verify(tree, &key, node.data)))
+        };
+        // Another transaction may delete the row meanwhile.
+        let verified = transaction.read(self.database, verify).await?.ok_or(engine::Error::Conflict)?;
+        self.verified(tree, &key, verified).map(drop)
+    }
+
+    /// Takes the entry of a random existing row out of the index and puts it back, as an index does whose key changes.
+    async fn update_index(&self, transaction: &mut Transaction, pick: u64) -> Result<()> {
+        let (id, _) = self.pick_row(transaction, pick).await?;
+        if !self.schema().places().has_place(id) {
+            return Ok(());
+        }
+        let entry = Entry::Conversation { id };
+        let (key, data) = (self.schema().key(entry), self.schema().data(entry));
+        let tree = self.template.tree(entry.tree());
+        let take = |pager: &dyn Pager| Ok((update::delete(pager, tree, &key, &data)?, ()));
+        transaction.change(self.database, take).await?;
+        let put = |pager: &dyn Pager| Ok((update::insert_shared(pager, tree, &key, &data)?, ()));
+        Ok(transaction.change(self.database, put).await?)
+    }
+
     /// Random existing row: the first one at or after a random id.
     async fn pick_row(&self, transaction: &Transaction, pick: u64) -> Result<(u32, u32)> {
         let objid = self.template.tree(Tree::Rows).objid;
@@ -381,6 +482,11 @@ impl Mailboxes {
     fn wrong(&self, tree: Tree, key: &[u8]) -> SessionError {
         SessionError::WrongRow { database: self.database, tree, key: key.to_vec() }
     }
+}
+
+/// Result of an attempt that only read.
+fn done_reading(read: Result<()>) -> Result<Tried<Option<u32>>> {
+    read.map(|()| Tried::Done(None)).or_else(tried_again)
 }
 
 /// Result of an attempt that met this error. A row that was there a moment ago has been deleted by another

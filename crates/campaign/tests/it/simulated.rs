@@ -10,7 +10,7 @@ use campaign::CampaignError;
 use campaign::barrier::{Alone, Barrier};
 use campaign::progress::{Progress, Watcher};
 use results::{Direction, IoClass, Measure, Outcome, Row};
-use solution::TestKind;
+use solution::{Classes, TestKind};
 use world::sim::{Faults, OpKind, Simulation};
 use world::{Duration, LocalFuture, OpenMode, PageBuf, World};
 
@@ -95,6 +95,27 @@ fn equal_seeds_give_equal_rows_and_others_do_not() {
     let first = one(3);
     assert!(first == one(3), "the same seed repeats every operation and every row");
     assert_ne!(first.0, one(4).0, "another seed is another run");
+}
+
+#[test]
+fn classes_of_a_load_hit_the_meta_cache_in_different_shares() {
+    let simulation = initialised(4);
+    let classes = Classes { view: 40, body: 30, delivery: 10, search: 10, index_update: 10 };
+    let mut deployment = deployment();
+    deployment.load.classes = Some(classes);
+    let tests = specs(|kind| kind == TestKind::Performance);
+    let (outcome, rows) = run_deployment(&simulation, &deployment, 4, &tests, &mut Silent, &Alone);
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    let shares = ["view and logon", "body", "delivery", "search", "index update"].map(|class| {
+        let name = format!("Class {class}");
+        let told = test_row(&rows).parameters.iter().find(|parameter| parameter.name == name);
+        let told = told.map(|parameter| parameter.value.clone()).expect("each class is told");
+        let share = told.rsplit(", ").next().and_then(|hits| hits.split_once(" %")?.0.parse::<f64>().ok());
+        (told, share.expect("the share of hits comes last"))
+    });
+    let hits: Vec<f64> = shares.iter().map(|(_, share)| *share).collect();
+    let [view, body, delivery, _, index_update] = hits[..] else { unreachable!("there are five") };
+    assert!(body < 40.0 && [view, delivery, index_update].iter().all(|hits| *hits > 50.0), "{shares:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use world::sync::Notify;
 
 use super::frames::{Content, Frames, PageKey};
 use super::page::CachedPage;
-use super::{Cache, LogPosition, Pins};
+use super::{Cache, LogPosition, PageReads, Pins};
 use crate::error::Result;
 
 /// View of one database's pages for an operation. No page can change or leave the cache while a view lives.
@@ -127,7 +127,7 @@ impl Cache {
 
     /// Creates an empty set of pinned pages for an operation.
     pub(crate) fn pins(&self) -> Pins {
-        Pins { cache: self.clone(), frames: smallvec::SmallVec::new() }
+        Pins { cache: self.clone(), frames: smallvec::SmallVec::new(), reads: PageReads::default() }
     }
 }
 

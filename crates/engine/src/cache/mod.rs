@@ -169,6 +169,25 @@ struct Inner {
 pub(crate) struct Pins {
     cache: Cache,
     frames: SmallVec<[u32; 8]>,
+    /// Pages that were read for the operation.
+    pub(crate) reads: PageReads,
+}
+
+/// Number of pages that were read, by where from. Pages that another operation was reading count there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PageReads {
+    /// From the database file.
+    pub from_file: u64,
+    /// From the MetaCache.
+    pub from_meta_cache: u64,
+}
+
+impl PageReads {
+    /// Adds other reads.
+    pub fn add(&mut self, other: PageReads) {
+        self.from_file += other.from_file;
+        self.from_meta_cache += other.from_meta_cache;
+    }
 }
 
 impl Drop for Pins {

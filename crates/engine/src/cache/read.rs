@@ -103,7 +103,10 @@ impl Cache {
                         if stalled {
                             self.pass_on_room();
                         }
-                        self.read_pages(key, arrival).await?;
+                        match self.read_pages(key, arrival).await? {
+                            true => pins.reads.from_file += 1,
+                            false => pins.reads.from_meta_cache += 1,
+                        }
                     } else {
                         if !stalled {
                             self.count_stall();
@@ -218,7 +221,8 @@ impl Cache {
         arrival
     }
 
-    async fn read_pages(&self, first: PageKey, mut arrival: Arrival) -> Result<()> {
+    /// Reads pages into frames. Returns whether they came from the database file.
+    async fn read_pages(&self, first: PageKey, mut arrival: Arrival) -> Result<bool> {
         let database = self.database(first.db)?;
         let (pages, is_of_file) = self.read_from(&database, first, arrival.frames.len()).await?;
         let now_ns = self.0.world.now().ns;
@@ -273,7 +277,7 @@ impl Cache {
         if let Some(on_damage) = on_damage {
             reported.into_iter().for_each(|pgno| on_damage(first.db, pgno));
         }
-        first_damage.map_or(Ok(()), Err)
+        first_damage.map_or(Ok(is_of_file), Err)
     }
 
     /// Pages from the MetaCache or the database file, and whether they came from the file. A run of several pages is

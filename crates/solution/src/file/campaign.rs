@@ -51,6 +51,8 @@ pub struct Load {
     pub idle_factor: Option<f64>,
     /// Operations of a batch; by generation when not given.
     pub mix: Option<Mix>,
+    /// Operations of a batch by classes, instead of all of the mix but its lazy commits; no classes when not given.
+    pub classes: Option<Classes>,
     /// Copies of each database whose log reading is imitated, this one included; from `[copies]`, or 1, when not
     /// given.
     pub copies: Option<u32>,
@@ -70,6 +72,29 @@ pub struct Mix {
     pub read: u32,
     /// Share of the commits that are lazy, percent.
     pub lazy: u32,
+}
+
+/// `[load.classes]`: operations of a batch in percent, by what they touch. The mix says how many commits are lazy.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Classes {
+    /// Share of views and logons, percent: the folder, and neighbouring rows among the newest tenth.
+    pub view: u32,
+    /// Share of message bodies that are read, percent: a row, and its long value.
+    pub body: u32,
+    /// Share of deliveries, percent: inserts.
+    pub delivery: u32,
+    /// Share of searches, percent: neighbouring entries of the index.
+    pub search: u32,
+    /// Share of index updates, percent: an entry is taken out of the index and put back.
+    pub index_update: u32,
+}
+
+impl Classes {
+    /// The shares in this order.
+    pub fn shares(&self) -> [u32; 5] {
+        [self.view, self.body, self.delivery, self.search, self.index_update]
+    }
 }
 
 impl Mix {

@@ -18,8 +18,8 @@ pub use array::{
     Store, WhenLinkLost,
 };
 pub use campaign::{
-    Engine, EngineGeneration, Fault, FaultWord, Fleet, Load, Mix, Sizing, Test, TestKind, ThresholdWishes,
-    UnderTest, WhenLost,
+    Classes, Engine, EngineGeneration, Fault, FaultWord, Fleet, Load, Mix, Sizing, Test, TestKind,
+    ThresholdWishes, UnderTest, WhenLost,
 };
 pub use drill::{Drill, DrillEvent, DrillEventKind, MountDial, Partner};
 pub use hardware::{

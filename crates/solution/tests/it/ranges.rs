@@ -49,6 +49,7 @@ databases = [{ name = "x" }]
 [under_test]
 [load]
 mix = { insert = 40, delete = 20, replace = 5, read = 35, lazy = 70 }
+classes = { view = 50, body = 20, delivery = 15, search = 10, index_update = 5 }
 [engine]
 [thresholds]
 [[test]]

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use solution::{Generation, LoadMode, Solution, SolutionError, TestKind};
 
+const EMC: &str = include_str!("../../../../solutions/emc-cx3-20c-500.toml");
+const LENOVO: &str = include_str!("../../../../solutions/lenovo-hx7510-30000.toml");
 const LAPTOP: &str = include_str!("../../../../solutions/laptop.toml");
 
 const SMALL: &str = r#"
@@ -71,6 +73,17 @@ fn meta_caches_are_spread_over_the_volumes_of_that_role_and_must_fit() {
     assert!(refused(&none).0.to_string().contains("has no volume for MetaCaches"));
     let loss = format!("{small}\n[[test]]\nkind = \"metacache_loss\"\n");
     assert!(refused(&loss).0.to_string().contains("no MetaCache that could be lost"));
+}
+
+#[test]
+fn classes_of_a_load_are_100_percent_together() {
+    let of = |keys: &str| LAPTOP.replacen("[load]", &format!("[load]\n{keys}"), 1);
+    let classes = |view| {
+        format!("classes = {{ view = {view}, body = 20, delivery = 15, search = 10, index_update = 5 }}\n")
+    };
+    let deployment = Solution::parse(&of(&classes(50)), "laptop.toml").unwrap().deployment(None).unwrap();
+    assert_eq!(deployment.load.classes.map(|classes| classes.shares()), Some([50, 20, 15, 10, 5]));
+    assert!(refused(&of(&classes(51))).0.to_string().contains("add up to 101 percent, not to 100"));
 }
 
 #[test]
@@ -368,7 +381,13 @@ fn a_mistake_hides_what_only_follows_from_it() {
     let said = mistakes(&site);
     assert!(said.len() == 2 && said[0].contains("no site is called `A`"), "{said:#?}");
     let number = with("count = 8", "count = \"eight\"");
-    assert_eq!(mistakes(&number).len(), 1, "{:#?}", mistakes(&number));
+    let window = format!("{SMALL}[[test]]\nkind = \"performance\"\nduration_s = -1\n");
+    let store = LENOVO.replacen("store = {", "store = { node = 1,", 1);
+    let quota = EMC.replacen("exchange = \"2003\"", "exchange = \"2004\"", 1);
+    let cache = format!("{SMALL}[[test]]\nkind = \"metacache_loss\"\n[engine]\nmeta_cache_mib = -1\n");
+    for text in [number, window, store, quota, cache] {
+        assert_eq!(mistakes(&text).len(), 1, "{:#?}", mistakes(&text));
+    }
 }
 
 #[test]

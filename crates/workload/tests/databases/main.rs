@@ -1,6 +1,7 @@
 //! The integration tests of `workload`: one program, which is compiled and linked once.
 
 mod checkers;
+mod classes;
 mod codec;
 mod common;
 mod full_disk;
