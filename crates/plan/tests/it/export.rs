@@ -1,5 +1,8 @@
 //! What an export promises: the same plan again, the calculator's columns, and names that stay data everywhere.
 
+use std::io::Write;
+use std::process::{Command, Stdio};
+
 use plan::{Plan, active_limits, csv, export, plan};
 use solution::Solution;
 
@@ -135,6 +138,35 @@ fn hostile_names_run_in_no_script() {
             assert!(!outside.contains("EVIL"), "{file}: {name:?} left its string\n{text}");
         }
     }
+}
+
+/// No PowerShell runs the scripts here; a grammar written by others parses them.
+#[test]
+fn scripts_with_hostile_names_parse_and_the_names_are_strings() {
+    let install = "python3 -m pip install tree-sitter tree-sitter-powershell";
+    if !testkit::has_tool("python3", &["-c", "import tree_sitter, tree_sitter_powershell"], install) {
+        return;
+    }
+    let exported = HOSTILE
+        .iter()
+        .flat_map(|name| files(&group(&[name, "x", "y"], &format!("{name}{{n}}"), "databases = 12")));
+    let scripts: Vec<String> =
+        exported.filter(|(file, _)| file.ends_with(".ps1")).map(|(_, text)| text).collect();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parse_powershell.py");
+    let mut python = Command::new("python3")
+        .arg(script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("Python starts");
+    let mut input = python.stdin.take().expect("it was asked for");
+    input.write_all(serde_json::to_string(&scripts).unwrap().as_bytes()).unwrap();
+    drop(input);
+    let output = python.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // 4 scripts for each name; each names servers or databases in 168 strings altogether.
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "32 1344");
 }
 
 /// PowerShell script without the contents of its single-quoted strings.
