@@ -146,7 +146,13 @@ fn decode(bytes: &[u8]) -> Result<String, ImportError> {
 }
 
 /// Joins the reports of several files into one piece of evidence; servers are numbered by the names of their machines.
-pub fn gather(title: &str, mut tests: Vec<TestFigures>) -> Evidence {
+/// A page that is given twice counts once.
+pub fn gather(title: &str, pages: Vec<TestFigures>) -> Evidence {
+    let mut tests: Vec<TestFigures> = Vec::new();
+    for page in pages {
+        let is_again = page.start.is_some() && tests.contains(&page);
+        tests.extend((!is_again).then_some(page));
+    }
     let mut machines: Vec<String> = Vec::new();
     let mut kinds: Vec<(String, u32)> = Vec::new();
     for test in &mut tests {

@@ -412,6 +412,9 @@ fn property(test: &mut TestFigures, label: &str, value: &str) {
     }
 }
 
+/// Event of a test log: the load begins that goes on until there are enough logs for a soft recovery.
+const GENERATION: &str = "generation_start";
+
 /// Reads the lines of the test log that hold facts no table has.
 fn log_line(test: &mut TestFigures, text: &str) {
     let label = plain(text);
@@ -420,12 +423,13 @@ fn log_line(test: &mut TestFigures, text: &str) {
         let head: Vec<&str> = text.split_whitespace().take(words).collect();
         instant(head.join(" ").trim_end_matches(['-', ' ']))
     });
-    let events: [(&[&str], &str); 8] = [
+    let events: [(&[&str], &str); 9] = [
         (&["preparingfortesting"], "prepare"),
         (&["attachingdatabases"], "attach"),
         (&["dispatchingtransactions", "begin"], "dispatch_start"),
         (&["performancelogging", "started"], "logging_start"),
         (&["attainedprerequisites"], "prerequisites_met"),
+        (&["generatinglogfiles"], GENERATION),
         (&["performancelogging", "ended"], "logging_end"),
         (&["dispatchingtransactions", "end"], "dispatch_end"),
         (&["shuttingdown"], "shutdown"),
@@ -471,6 +475,10 @@ fn complete(test: &mut TestFigures) {
     };
     test.duration_s = test.duration_s.or(between(&test.start, &test.end));
     test.collection_s = test.collection_s.or(between(&test.collection_start, &test.collection_end));
+    // The load before a soft recovery writes a page of its own, with the title of a performance test.
+    if test.kind == "performance" && test.events.contains_key(GENERATION) {
+        test.kind = "log_generation".to_owned();
+    }
     // A run of more than 6 h is a stress run, also under another title.
     if test.kind == "performance" && known(test.collection_s).is_some_and(|seconds| seconds > 6.0 * 3600.0) {
         test.kind = "stress".to_owned();

@@ -112,13 +112,21 @@ fn page_bytes(evidence: &Evidence) -> u32 {
 }
 
 /// Groups the reports of several servers into tests: those of one kind at the same place of the campaign are one test.
+/// Places go by the times of the reports; those without one come in the order given.
 fn groups(evidence: &Evidence) -> Vec<Vec<&TestFigures>> {
     let mut seen: BTreeMap<(&str, String), usize> = BTreeMap::new();
     let mut groups: Vec<((&str, usize), Vec<&TestFigures>)> = Vec::new();
-    for test in &evidence.test {
+    let mut order: Vec<usize> = (0..evidence.test.len()).collect();
+    order.sort_by_key(|at| started(&evidence.test[*at]).unwrap_or(i64::MAX));
+    let mut nth_of = vec![0; order.len()];
+    for at in order {
+        let test = &evidence.test[at];
         let nth = seen.entry((&test.kind, host_name(test))).or_default();
-        let key = (test.kind.as_str(), *nth);
+        nth_of[at] = *nth;
         *nth += 1;
+    }
+    for (test, nth) in evidence.test.iter().zip(nth_of) {
+        let key = (test.kind.as_str(), nth);
         match groups.iter_mut().find(|(other, _)| *other == key) {
             Some((_, group)) => group.push(test),
             None => groups.push((key, vec![test])),

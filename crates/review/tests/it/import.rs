@@ -82,6 +82,29 @@ fn reports_of_2010_and_2013_come_in_whole() {
     }
 }
 
+/// The load before a soft recovery writes a page with the title of a performance test; its log tells it apart.
+#[test]
+fn pages_of_a_campaign_on_two_machines_are_the_same_tests_in_any_order() {
+    let page = |machine: &str, day: u32, is_generation: bool| {
+        let html = modern("Performance", "15.00.0775.000", "15.00.0712.008", machine);
+        let html = html.replace("2/9/2014", &format!("2/{day}/2014"));
+        let generates = "-- Generating log files ...\n2/9/2014 4:22:00 PM -- Performance logging begins";
+        let html =
+            if is_generation { html.replace("-- Performance logging has ended", generates) } else { html };
+        let busier = [("31.125", "41.125"), ("40.175", "50.175"), ("90.500", "110.500")];
+        let changes = if day == 10 { &busier[..] } else { &[] };
+        reports(&changes.iter().fold(html, |html, (from, to)| html.replace(from, to))).remove(0)
+    };
+    let first = [page("A", 9, false), page("A", 10, false), page("A", 11, true)];
+    let second = [page("B", 11, true), page("B", 10, false), page("B", 9, false)];
+    let evidence = gather("Campaign", [&first[..], &second, &first[1..]].concat());
+    let report = report_of(&evidence, "pages");
+    let tests: Vec<_> = report.tests.iter().map(|test| (test.kind.as_str(), test.instances.len())).collect();
+    assert_eq!(tests, [("performance", 4), ("performance", 4), ("log_generation", 4)]);
+    let iops = [0, 1].map(|test: usize| report.tests[test].throughput.as_ref().unwrap().transactional_iops);
+    assert!((iops[0] - 181.0).abs() < 0.02 && (iops[1] - 221.0).abs() < 0.02, "{iops:?}");
+}
+
 /// The log of a report prints its limits; they are those that its figures are judged by.
 #[test]
 fn latency_limits_of_the_log_are_imported_and_the_figures_judged_again() {
