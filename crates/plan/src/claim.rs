@@ -10,6 +10,7 @@ use results::judge::LatencyRule;
 use results::{Claim, Doubt, Limit, WorldKind};
 use solution::{Behind, HostSpec, PoolSpec, Role, Scope, Solution, TestSpec, Thresholds};
 
+use crate::unmeasured::unmeasured;
 use crate::{Outcome, Plan, plan};
 
 /// Claim of a run in `world`: what it sets out to show. `tests` are the kinds of tests that the run's rules require.
@@ -18,6 +19,8 @@ pub fn claim(solution: &Solution, world: WorldKind, tests: Vec<String>) -> Claim
     let mut doubts = sharing(solution, &hosts);
     if world == WorldKind::Simulated {
         doubts.extend(assumed(solution, &hosts));
+        let of_part = |part| doubt("storage", format!("no measurement has checked this model: {part}"));
+        doubts.extend(unmeasured(solution, &hosts).into_iter().map(of_part));
     }
     doubts.extend(other_roles(solution, &hosts));
     doubts.extend(replication(solution));

@@ -33,6 +33,7 @@ mod sizing;
 mod storage;
 mod target;
 mod toml_text;
+mod unmeasured;
 mod view;
 
 pub use architecture::{ArchitectureRule, Compliance};

@@ -1,4 +1,5 @@
 //! `capacity`: the answer stands up to the simulation that it names, and says what binds.
+#![allow(clippy::disallowed_methods, reason = "a test that runs the program on real files")]
 
 use serde_json::Value;
 use testkit::claims::HONEST;
@@ -78,4 +79,24 @@ fn a_limit_of_the_plan_ends_the_range_and_is_named() {
     assert_eq!(found["found"], "carried_by_plan", "{answer:#}");
     assert_eq!((&found["mailboxes"], &found["binds"]["limit"]), (&firm["mailboxes"], &firm["limit"]));
     assert!(found["next"]["used_percent"].as_f64().is_some_and(|used| used < 100.0), "{found:#}");
+}
+
+#[test]
+fn a_prediction_by_a_model_that_no_measurement_has_checked_says_so_wherever_it_is_printed() {
+    let links = "links_per_host = 2\n";
+    let copy = "\n[array.remote_copy]\ndistance_km = 10.0\nlink = \"fc-8g\"\nwhen_link_lost = \"stall\"\n";
+    let folder = folder_with("s.toml", &small().replace(links, &format!("{links}{copy}")));
+    let at = folder.path();
+    let doubt = "no measurement has checked this model: remote copy";
+    let (_, console, stderr) = output(at, &["simulate", "s.toml", "--out", "run"]);
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words(&console).contains(doubt), "{console}{stderr}");
+    for name in ["report.html", "report.json"] {
+        let text = std::fs::read_to_string(at.join("run").join(name)).expect("it is written");
+        assert!(text.contains(doubt), "{name}");
+    }
+    let (_, answer, _) = asked(at, &[]);
+    assert_eq!(answer["variants"][0]["simulated"]["doubts"], serde_json::json!([doubt]), "{answer:#}");
+    let (_, text, _) = output(at, &["capacity", "s.toml"]);
+    assert!(text.contains(&format!("not backed: {doubt}")), "{text}");
 }

@@ -7,6 +7,7 @@ mod figures;
 mod published;
 mod rules;
 mod search;
+mod unmeasured;
 mod verdict;
 mod views;
 mod volumes;
