@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 use crate::hardware::{Group, Layout, MirrorReads};
 use crate::mix;
+use crate::space::parts;
 pub(crate) use pool::PieceMove;
 use pool::Pool;
 
@@ -163,12 +164,9 @@ impl Raid {
 
     /// Calls `part(row, unit, first byte in the unit, bytes)` for each element of a range.
     fn for_elements(&self, start: u64, bytes: u64, mut part: impl FnMut(u64, u64, u64, u64)) {
-        let (mut at, end) = (start, start + bytes);
-        while at < end {
+        for (at, take) in parts((start, bytes), self.element_bytes) {
             let (unit, into) = (at / self.element_bytes, at % self.element_bytes);
-            let take = (self.element_bytes - into).min(end - at);
             part(unit / self.data_units, unit % self.data_units, into, take);
-            at += take;
         }
     }
 
@@ -279,11 +277,8 @@ impl Raid {
             return if lost { Err(Lost) } else { Ok((reads, writes)) };
         }
         let row_bytes = self.data_units * self.element_bytes;
-        let (mut at, end) = (start, start + bytes);
-        while at < end {
-            let take = (row_bytes - at % row_bytes).min(end - at);
+        for (at, take) in parts((start, bytes), row_bytes) {
             lost |= self.plan_row_write(at, take, &mut reads, &mut writes).is_err();
-            at += take;
         }
         if lost { Err(Lost) } else { Ok((reads, writes)) }
     }

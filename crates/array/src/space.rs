@@ -15,6 +15,17 @@ use world::FixedHashMap;
 pub(crate) type VolumeRange = (u64, u64);
 pub(crate) type VolumeRanges = SmallVec<[VolumeRange; 1]>;
 
+/// Parts of a range, each within one unit of the space.
+#[inline]
+pub(crate) fn parts((start, bytes): VolumeRange, unit: u64) -> impl Iterator<Item = VolumeRange> {
+    let (mut at, end) = (start, start + bytes);
+    std::iter::from_fn(move || {
+        let (from, take) = (at, (unit - at % unit).min(end - at));
+        at += take;
+        (take > 0).then_some((from, take))
+    })
+}
+
 const CLUSTER_BYTES: u64 = 4096;
 
 #[derive(Default)]

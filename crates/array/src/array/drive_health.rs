@@ -201,16 +201,15 @@ impl Array {
         let on_flash = settings.nodes[node].flash.contains(&drive);
         let count = settings.nodes.len();
         let hash = mix(u64::from(id) ^ self.now_ns);
-        let target = (0..64).find_map(|k| self.place_in_tier(store, node, mix(hash + k) >> 20, on_flash));
+        let place = |k| self.place_in_tier(store, node, mix(hash + k) >> 20, on_flash);
+        let target = (0..64).filter_map(place).find(|(target, _)| *target != drive);
         let source = (0..64).find_map(|k| {
             let other = (node + 1 + k as usize % (count - 1).max(1)) % count;
             self.place_in_tier(store, other, mix(hash ^ k) >> 20, on_flash)
         });
         let (Some((source, from)), Some((target, to))) = (source, target) else { return };
-        if target != drive {
-            self.job(id).then_write.push((target, to, bytes));
-            self.issue(id, &[(source, from, bytes)], false);
-        }
+        self.job(id).then_write.push((target, to, bytes));
+        self.issue(id, &[(source, from, bytes)], false);
     }
 
     pub(super) fn drive_emptied(&mut self, store: usize, drive: usize) {

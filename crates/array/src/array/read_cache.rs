@@ -20,7 +20,7 @@ use super::{Array, JobId, Kind};
 use crate::hardware::ReadCache;
 use crate::mix;
 use crate::residency::Residency;
-use crate::space::VolumeRange;
+use crate::space::{self, VolumeRange};
 
 pub(super) struct ReadCacheState {
     residency: Residency,
@@ -79,15 +79,13 @@ impl Array {
         bytes: u64,
     ) -> SmallVec<[CachedPart; 2]> {
         let block_bytes = self.hardware.read_caches[cache].block_bytes;
-        let (mut parts, mut at, end) = (SmallVec::<[CachedPart; 2]>::new(), start, start + bytes);
-        while at < end {
-            let take = (block_bytes - (base + at) % block_bytes).min(end - at);
-            let flash = self.flash_place(cache, base + at);
+        let mut parts = SmallVec::<[CachedPart; 2]>::new();
+        for (at, bytes) in space::parts((base + start, bytes), block_bytes) {
+            let flash = self.flash_place(cache, at);
             match parts.last_mut().filter(|last| last.flash.is_none() && flash.is_none()) {
-                Some(last) => last.bytes += take,
-                None => parts.push(CachedPart { flash, start: at, bytes: take }),
+                Some(last) => last.bytes += bytes,
+                None => parts.push(CachedPart { flash, start: at - base, bytes }),
             }
-            at += take;
         }
         parts
     }

@@ -25,6 +25,7 @@ use crate::drive::DriveState;
 use crate::hardware::{BLOCK_BYTES, ReplicatedStore, Target, VolumePlacement};
 use crate::links::Way;
 use crate::lru::Lru;
+use crate::space::parts;
 
 /// Largest number of drains at a time per drive of a node.
 const DRAINS_PER_DRIVE: usize = 1;
@@ -127,9 +128,7 @@ impl Array {
     fn read_extents(&mut self, id: JobId, volume: usize, store: usize, node: usize, start: u64, bytes: u64) {
         let extent_bytes = self.hardware.replicated_stores[store].extent_bytes;
         let base = self.volumes[volume].store_base;
-        let (mut at, end) = (base + start, base + start + bytes);
-        while at < end {
-            let take = (extent_bytes - at % extent_bytes).min(end - at);
+        for (at, take) in parts((base + start, bytes), extent_bytes) {
             let kept_at = self.kept_at(store, at);
             let blocks_at = |at| at / BLOCK_BYTES..=(at + take - 1) / BLOCK_BYTES;
             let state = &mut self.replicated[store];
@@ -154,7 +153,6 @@ impl Array {
                             let (into, length) = self.stored_range(id, store, kept_at, take);
                             let place = (drive, byte + into);
                             if self.read_bad_copy(id, store, extent, place, length) {
-                                at += take;
                                 continue;
                             }
                             self.read_on(id, node, holder, Some(place), length);
@@ -170,7 +168,6 @@ impl Array {
                     }
                 }
             }
-            at += take;
         }
     }
 

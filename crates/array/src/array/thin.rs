@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::clones::CloneState;
 use super::{Array, Happening, JobId, Kind};
 use crate::hardware::{Snapshots, Target, ThinPool};
-use crate::space::{VolumeRange, VolumeRanges};
+use crate::space::{VolumeRange, VolumeRanges, parts};
 
 /// Size of an entry in the table of chunks, bytes; it decides only which block of the table a write touches.
 const ENTRY_BYTES: u64 = 16;
@@ -328,26 +328,21 @@ impl Array {
     fn take_chunks(&mut self, volume: usize, pool: usize, pieces: &VolumeRanges) -> Option<VolumeRanges> {
         let mut table_block = None;
         let mut places = VolumeRanges::new();
-        for (start, bytes) in pieces {
-            let (mut at, end) = (*start, start + bytes);
-            while at < end {
-                let state = &mut self.thin_pools[pool];
-                let chunk_bytes = state.chunk_bytes;
-                let (chunk, into) = (at / chunk_bytes, at % chunk_bytes);
-                let take = (chunk_bytes - into).min(end - at);
-                let (place, is_new, old) = state.place_to_write(&mut self.volumes[volume].thin, chunk)?;
-                if is_new {
-                    table_block = Some(place * ENTRY_BYTES / TABLE_BLOCK_BYTES * TABLE_BLOCK_BYTES);
-                }
-                if let Some(old) = old {
-                    self.copy_rest(pool, old, place, into, into + take);
-                }
-                let byte = self.thin_pools[pool].byte(place) + into;
-                match places.last_mut() {
-                    Some((last, length)) if *last + *length == byte => *length += take,
-                    _ => places.push((byte, take)),
-                }
-                at += take;
+        let chunk_bytes = self.thin_pools[pool].chunk_bytes;
+        for (at, take) in pieces.iter().flat_map(|piece| parts(*piece, chunk_bytes)) {
+            let state = &mut self.thin_pools[pool];
+            let (chunk, into) = (at / chunk_bytes, at % chunk_bytes);
+            let (place, is_new, old) = state.place_to_write(&mut self.volumes[volume].thin, chunk)?;
+            if is_new {
+                table_block = Some(place * ENTRY_BYTES / TABLE_BLOCK_BYTES * TABLE_BLOCK_BYTES);
+            }
+            if let Some(old) = old {
+                self.copy_rest(pool, old, place, into, into + take);
+            }
+            let byte = self.thin_pools[pool].byte(place) + into;
+            match places.last_mut() {
+                Some((last, length)) if *last + *length == byte => *length += take,
+                _ => places.push((byte, take)),
             }
         }
         places.extend(table_block.map(|block| (block, TABLE_BLOCK_BYTES)));
@@ -438,6 +433,7 @@ mod tests {
             let pool = ThinPool { name: "pool".into(), group: 0, chunk_bytes: 4096, snapshots: None };
             let mut state = ThinState::new(&pool, 4096 * 1024, 4096).expect("a pool");
             let mut volume = ThinMap::default();
+            let mut by_hand = BTreeMap::new();
             let (mut snapshots, mut clones) = (VecDeque::new(), VecDeque::new());
             for step in steps {
                 match step {
@@ -445,6 +441,7 @@ mod tests {
                         let (place, ..) = state.place_to_write(&mut volume, chunk).expect("room");
                         let others = snapshots.iter().chain(&clones);
                         prop_assert!(others.into_iter().all(|held: &BTreeSet<u64>| !held.contains(&place)));
+                        by_hand.insert(chunk, place);
                     }
                     Step::Snapshot => {
                         state.take_snapshot(KEEP);
@@ -465,6 +462,9 @@ mod tests {
                             state.release();
                         }
                     }
+                }
+                for chunk in 0..16 {
+                    prop_assert_eq!(volume.find(chunk).map(|run| run.place), by_hand.get(&chunk).copied());
                 }
                 let all = snapshots.iter().chain(&clones).flatten().copied();
                 let used: BTreeSet<u64> = all.chain(places(&volume)).collect();

@@ -25,6 +25,7 @@ use super::{Array, Happening, JobId, Kind};
 use crate::hardware::TieredPool;
 use crate::raid::{Access, Raid};
 use crate::residency::exp_minus;
+use crate::space::parts;
 
 /// Ranges of groups' own drives: group, first byte, bytes. An untiered group has one.
 pub(super) type Places = SmallVec<[Access; 1]>;
@@ -179,11 +180,11 @@ impl TieringState {
         self.tiers.iter().map(|tier| tier.group)
     }
 
-    /// Group and offset of a byte of the pool, and the bytes from there to the end of the slice.
-    pub fn place(&self, at: u64) -> Access {
-        let (slice, into) = (self.slices[(at / self.slice_bytes) as usize], at % self.slice_bytes);
+    /// Group and offset of a byte of the pool.
+    pub fn place(&self, at: u64) -> (usize, u64) {
+        let slice = self.slices[(at / self.slice_bytes) as usize];
         let (group, byte) = self.slot_at(slice.tier, slice.slot);
-        (group, byte + into, self.slice_bytes - into)
+        (group, byte + at % self.slice_bytes)
     }
 
     fn slot_at(&self, tier: usize, slot: u64) -> (usize, u64) {
@@ -297,14 +298,11 @@ impl Array {
     /// Places of a range of a group: on its own drives, or on those of the tiers of its pool.
     pub(super) fn places(&self, group: usize, start: u64, bytes: u64) -> Places {
         let Some(state) = &self.tiering[group] else { return smallvec![(group, start, bytes)] };
-        let (mut places, mut at, end) = (Places::new(), start, start + bytes);
-        while at < end {
-            let (group, byte, left) = state.place(at);
-            let take = left.min(end - at);
-            places.push((group, byte, take));
-            at += take;
-        }
-        places
+        let place = |(at, bytes)| {
+            let (group, byte) = state.place(at);
+            (group, byte, bytes)
+        };
+        parts((start, bytes), state.slice_bytes).map(place).collect()
     }
 
     /// Bytes that volumes may use of a group, or of the pool that it stands for.
@@ -420,7 +418,7 @@ pub(super) fn column(
 ) -> (usize, u64) {
     match &tiering[group] {
         Some(state) => {
-            let (group, byte, _) = state.place(at);
+            let (group, byte) = state.place(at);
             groups[group].column(byte)
         }
         None => groups[group].column(at),

@@ -1,8 +1,11 @@
 //! A flash cache for reads in front of RAID groups.
 
+use std::collections::BTreeMap;
+
 use array::{
     Assumptions, Drive, Event, Hardware, Layout, PartKind, PartReport, ReadCache, RemoteCopy, WhenLinkLost,
 };
+use world::FixedHashMap;
 use world::sim::{FileId, StorageModel, StorageOp, VolumeId};
 
 use super::load::{GIB, KIB, MIB, Numbers, Request, Rig, Seen, mixed, random_reads};
@@ -72,6 +75,54 @@ fn a_cache_that_holds_the_hot_set_makes_skewed_reads_several_times_as_fast() {
     assert!((0.9..0.99).contains(&share), "{share}");
     let flash_reads = part(&mut rig, "flash 0").reads + part(&mut rig, "flash 1").reads;
     assert!(flash_reads.abs_diff(cache.cache_hits) <= 8, "{flash_reads} of {}", cache.cache_hits);
+}
+
+/// Share of a load's reads that a cache of this many blocks serves, which holds those that were last read: each read
+/// moves its block to the end of a list, and the first of a list that is too long goes. After `warm` reads.
+fn hits_of_a_list(blocks: u64, block_bytes: u64, warm: u64, mut load: impl FnMut() -> Request) -> f64 {
+    let (mut last, mut list) = (FixedHashMap::<u64, u64>::default(), BTreeMap::<u64, u64>::new());
+    let mut hits = 0;
+    for now in 0..2 * warm {
+        let block = load().2 / block_bytes;
+        if let Some(before) = last.insert(block, now) {
+            list.remove(&before);
+            hits += u64::from(now >= warm);
+        }
+        list.insert(now, block);
+        if list.len() as u64 > blocks {
+            let (_, first) = list.pop_first().expect("a full list");
+            last.remove(&first);
+        }
+    }
+    hits as f64 / warm as f64
+}
+
+#[test]
+fn a_cache_has_the_hits_of_a_list_of_the_blocks_that_were_last_read() {
+    const FILE: u64 = 4 * GIB;
+    let block_bytes = Assumptions::shipped().read_cache("default").expect("known").block_bytes;
+    // Of ten reads, those that go to the first part of the data; that part; room of the cache.
+    for (hot_of_ten, hot_share, room_share) in [(9, 0.1, 0.05), (9, 0.1, 0.15), (7, 0.25, 0.2), (0, 1.0, 0.5)]
+    {
+        let reads = |seed| {
+            let mut numbers = Numbers::new(seed);
+            move || {
+                let is_hot = numbers.below(10) < hot_of_ten;
+                let span = if is_hot { (FILE as f64 * hot_share) as u64 } else { FILE };
+                (0, StorageOp::Read, numbers.below(span / (32 * KIB)) * 32 * KIB, 32 * KIB)
+            }
+        };
+        let mut hardware = one_group(Layout::Raid10, 10, &nearline(), Some(write_cache()), FILE);
+        put_in_front(&mut hardware, room_share);
+        let mut rig = Rig::new(build(hardware), &["/v"], FILE);
+        rig.run(8, 10.0, reads(3));
+        rig.run(8, 10.0, reads(4));
+        let cache = part(&mut rig, "read cache");
+        let share = cache.cache_hits as f64 / (cache.cache_hits + cache.cache_misses) as f64;
+        let blocks = (room_share * (FILE / block_bytes) as f64) as u64;
+        let listed = hits_of_a_list(blocks, block_bytes, 400_000, reads(5));
+        assert!((share - listed).abs() < 0.03, "{hot_of_ten} {room_share}: {share}, in a list {listed}");
+    }
 }
 
 #[test]

@@ -61,6 +61,22 @@ fn a_write_without_a_write_cache_waits_for_both_sites_at_once() {
 }
 
 #[test]
+fn every_written_byte_crosses_the_link_once_and_no_read_does() {
+    let mut rig = rig(copied(500.0, 100.0, WhenLinkLost::Suspend));
+    rig.run(0, 0.0, || unreachable!("no load"));
+    let (mut requests, mut numbers, mut written) = (mixed(4, SPAN, 4 * KIB, 40), Numbers::new(5), 0);
+    for _ in 0..500 {
+        let (volume, op, offset, _) = requests();
+        let bytes = (1 + numbers.below(64)) * 4 * KIB;
+        written += if op == StorageOp::Write { bytes } else { 0 };
+        rig.submit((volume, op, offset.min(SPAN - bytes), bytes));
+    }
+    rig.drain();
+    let sites = rig.report().parts.into_iter().find(|part| part.name == "sites").expect("listed");
+    assert_eq!(sites.write_bytes, written);
+}
+
+#[test]
 fn the_rate_of_the_link_bounds_writes() {
     let per_s =
         |mb_per_s| rig(copied(0.0, mb_per_s, WhenLinkLost::Suspend)).run(8, 2.0, writes(1)).writes_per_s();

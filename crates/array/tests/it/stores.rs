@@ -5,6 +5,7 @@ use array::{
     MirrorReads, PartKind, Path, RebuildStatus, ReplicatedStore, StoreNode, Target, VolumePlacement,
     WriteCache,
 };
+use world::Time;
 use world::sim::StorageOp;
 
 use super::load::{GIB, KIB, MIB, Numbers, Request, Rig, mixed, random_reads};
@@ -385,6 +386,30 @@ fn a_bad_copy_costs_one_more_read_and_is_written_again() {
 }
 
 #[test]
+fn each_bad_copy_costs_a_read_of_its_extent_elsewhere_and_one_write() {
+    let span = 8 * GIB;
+    let mut hardware = replicated(span, 100 << 40);
+    hardware.replicated_stores[0].ram_cache_bytes = 0;
+    let mut rig = Rig::new(build(hardware), &["/v"], span);
+    rig.schedule(0.0, Event::ExtentsRot { drive: 1, one_in: 4 });
+    // A read in each of 2,000 extents, none twice.
+    let count = 2_000;
+    for n in 0..count {
+        rig.submit((0, StorageOp::Read, n * 1_237 % (span / MIB) * MIB + 64 * KIB, 32 * KIB));
+        assert_eq!(rig.drain().failed, 0);
+    }
+    let words = state(&mut rig, "store");
+    let bad: u64 = words.split(' ').next().and_then(|count| count.parse().ok()).expect("a count");
+    // One in four of those on one of three disks.
+    assert!((120..215).contains(&bad), "{bad}");
+    let report = rig.array.report(Time { ns: rig.now().ns + 5_000_000_000 });
+    let drives = report.parts.iter().filter(|part| part.kind == PartKind::Drive);
+    let (read, written) =
+        drives.fold((0, 0), |(read, written), part| (read + part.read_bytes, written + part.write_bytes));
+    assert_eq!((read, written), (count * 32 * KIB + bad * MIB, bad * MIB));
+}
+
+#[test]
 fn a_read_that_fails_leaves_nothing_behind() {
     let span = 64 * MIB;
     // Hardly anything on flash, one copy, and none of the node's is good.
@@ -433,16 +458,22 @@ fn a_slow_drive_is_emptied_onto_others_and_left_out() {
         rig.schedule(60.0, Event::DriveSlow { drive: 1, factor: 10.0 });
         let slow = rig.run(6, 15.0, &mut reads).read_ms();
         rig.run(6, 300.0, &mut reads);
+        let disks = rig.report().parts.into_iter().filter(|part| part.name.starts_with("disk 0."));
+        let moved = disks.map(|part| part.write_bytes).sum::<u64>();
         let after = rig.run(6, 20.0, &mut reads);
         assert_eq!(after.failed, 0);
         let slow_reads = rig.report().parts[1].reads;
-        (before, slow, after.read_ms(), slow_reads, state(&mut rig, "disk 0.0"))
+        (before, slow, after.read_ms(), slow_reads, state(&mut rig, "disk 0.0"), moved)
     };
-    let (before, slow, after, reads, words) = seen(5.0);
+    let (before, slow, after, reads, words, moved) = seen(5.0);
     assert!(slow > 2.0 * before && after < 1.3 * before, "{before} {slow} {after} {words}");
     assert_eq!((reads, words.as_str()), (0, "slow, left out"));
-    let (_, slow, after, reads, words) = seen(0.0);
+    // Two copies of all, of which three quarters of 3 GiB are on flash; the rest is on nine disks.
+    let held = (2 * span - 3 * GIB * 3 / 4) / 9;
+    assert!((0.98..1.02).contains(&(moved as f64 / held as f64)), "{moved} of {held} bytes");
+    let (_, slow, after, reads, words, moved) = seen(0.0);
     assert!(after > 0.7 * slow && reads > 0 && words.is_empty(), "nobody looks: {slow} {after}");
+    assert_eq!(moved, 0);
 }
 
 /// Bytes that crossed the network between nodes.

@@ -1,6 +1,8 @@
 //! Thin pools and their snapshots.
 
-use array::{Hardware, Layout, Snapshots, Target, ThinPool, VolumePlacement};
+use std::collections::BTreeMap;
+
+use array::{Event, Hardware, Layout, Snapshots, Target, ThinPool, VolumePlacement};
 use world::sim::{FileId, StorageModel, StorageOp, VolumeId};
 
 use super::load::{GIB, KIB, MIB, Numbers, Request, Rig, random_reads};
@@ -185,4 +187,91 @@ fn room_is_held_until_the_snapshot_goes() {
     assert!(!long.contains(" 0.0 held") && longer.contains("held by 71 snapshots"), "{long}; {longer}");
     let (_, gone) = held_gib(2);
     assert!(gone.contains(" 0.0 held by 2 snapshots") && gone.starts_with("8.0 of "), "{gone}");
+}
+
+/// Thin volume kept by hand: a plain map of its chunks, and the bytes that drives have to read and write for it.
+#[derive(Default)]
+struct ByHand {
+    chunk_bytes: u64,
+    /// Number of snapshots and clones that were there when each chunk came to its place.
+    born: BTreeMap<u64, u32>,
+    taken: u32,
+    /// Those that still hold what they found.
+    holders: Vec<u32>,
+    read: u64,
+    written: u64,
+}
+
+impl ByHand {
+    fn hold(&mut self) {
+        self.taken += 1;
+        self.holders.push(self.taken);
+    }
+
+    fn write(&mut self, offset: u64, bytes: u64) {
+        let mut is_new = false;
+        for chunk in offset / self.chunk_bytes..=(offset + bytes - 1) / self.chunk_bytes {
+            let (start, end) = (chunk * self.chunk_bytes, (chunk + 1) * self.chunk_bytes);
+            let covered = end.min(offset + bytes) - start.max(offset);
+            self.written += covered;
+            match self.born.get(&chunk) {
+                Some(born) if self.holders.iter().all(|holder| holder <= born) => continue,
+                Some(_) => {
+                    self.read += self.chunk_bytes - covered;
+                    self.written += self.chunk_bytes - covered;
+                }
+                None => {}
+            }
+            is_new = true;
+            self.born.insert(chunk, self.taken);
+        }
+        self.written += if is_new { 4096 } else { 0 };
+    }
+}
+
+/// Bytes that both disks read, and that each of them wrote, since the last load began.
+fn moved(rig: &mut Rig) -> (u64, u64) {
+    let parts = rig.report().parts;
+    assert_eq!(parts[0].write_bytes, parts[1].write_bytes, "a mirror");
+    (parts[0].read_bytes + parts[1].read_bytes, parts[0].write_bytes)
+}
+
+#[test]
+fn drives_move_the_bytes_that_a_map_of_chunks_kept_by_hand_counts() {
+    const SPAN: u64 = 64 * MIB;
+    for chunk_bytes in [64 * KIB, MIB] {
+        let mut hardware = thin(chunk_bytes, 1, 64 * GIB, Some(Snapshots { every_s: 10.0, keep: 2 }));
+        hardware.controllers[0].write_cache = None;
+        let mut rig = Rig::new(build(hardware), &["/v"], SPAN);
+        // Taken in the third round, and read until it ends.
+        rig.schedule(33.0, Event::CloneTaken { pool: 0, mb_per_s: 20.0 });
+        let mut by_hand = ByHand { chunk_bytes, ..ByHand::default() };
+        let (mut numbers, mut seen) = (Numbers::new(7), (0, 0));
+        // Half a second after the begin, after each snapshot, and while the clone is read.
+        for at_s in [0.5, 10.5, 20.5, 30.5, 33.5, 40.5, 50.5] {
+            rig.run(0, at_s - rig.now().ns as f64 / 1e9, || unreachable!("no load"));
+            let before = moved(&mut rig);
+            (seen.0, seen.1) = (seen.0 + before.0, seen.1 + before.1);
+            if at_s > 10.0 {
+                by_hand.hold();
+            }
+            if at_s == 33.5 {
+                by_hand.read += by_hand.born.len() as u64 * chunk_bytes;
+            }
+            rig.run(0, 0.0, || unreachable!("no load"));
+            for _ in 0..40 {
+                let bytes = (1 + numbers.below(3 * chunk_bytes / 4096)) * 4096;
+                let offset = numbers.below((SPAN - bytes) / 4096) * 4096;
+                by_hand.write(offset, bytes);
+                rig.submit((0, StorageOp::Write, offset, bytes));
+            }
+            rig.drain();
+            let during = moved(&mut rig);
+            (seen.0, seen.1) = (seen.0 + during.0, seen.1 + during.1);
+            assert!(rig.now().ns as f64 / 1e9 < at_s + 9.0, "the next snapshot finds all of it written");
+        }
+        rig.run(0, 30.0, || unreachable!("no load"));
+        let rest = moved(&mut rig);
+        assert_eq!((seen.0 + rest.0, seen.1 + rest.1), (by_hand.read, by_hand.written), "{chunk_bytes}");
+    }
 }

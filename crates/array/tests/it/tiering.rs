@@ -1,5 +1,7 @@
 //! Pools of flash and disks whose slices move between them.
 
+use std::collections::BTreeMap;
+
 use array::{
     Assumptions, DestageOrder, Drive, DriveModel, Event, FlashDrive, Group, Hardware, Layout, MirrorReads,
     PartReport, RebuildStatus, RotatingDisk, Snapshots, Target, ThinPool, TieredPool,
@@ -77,6 +79,33 @@ fn what_is_busy_comes_to_flash_and_an_even_load_gains_nothing() {
     // that gains.
     let (before, after, words) = read_ms(Box::new(even()));
     assert!((0.8..1.2).contains(&(after / before)), "{after} after {before} ms: {words}");
+}
+
+#[test]
+fn the_fast_tier_serves_the_reads_of_the_slices_that_a_count_by_hand_finds_busiest() {
+    let mut hardware = tiered(30.0, 1000.0);
+    hardware.tiered_pools[0].settled = true;
+    let mut rig = rig(hardware);
+    // Ten slices are read more often, which lie among the others.
+    let mut numbers = Numbers::new(11);
+    let mut counts = BTreeMap::<u64, u64>::new();
+    let mut read = |counts: &mut BTreeMap<u64, u64>| {
+        let rank = if numbers.below(3) > 0 { numbers.below(10) } else { numbers.below(64) };
+        let slice = rank * 37 % 64;
+        *counts.entry(slice).or_default() += 1;
+        (0, StorageOp::Read, slice * GIB + numbers.below(GIB / (32 * KIB)) * 32 * KIB, 32 * KIB)
+    };
+    rig.run(8, 30.0, || read(&mut counts));
+    let mut busiest: Vec<(u64, u64)> = counts.iter().map(|(slice, count)| (*count, *slice)).collect();
+    busiest.sort_unstable();
+    busiest.reverse();
+    assert!(busiest[9].0 > busiest[10].0 + 8, "no tie at the last of the ten: {:?}", &busiest[8..12]);
+    let mut later = BTreeMap::new();
+    rig.run(8, 29.0, || read(&mut later));
+    let expected: u64 = busiest[..10].iter().map(|(_, slice)| later[slice]).sum();
+    let served = part(&mut rig, "flash 0").reads + part(&mut rig, "flash 1").reads;
+    // Those under way when a window begins or ends are in one count and not in the other.
+    assert!(served.abs_diff(expected) <= 8, "{served} {expected}: {}", state(&mut rig));
 }
 
 #[test]

@@ -186,6 +186,28 @@ fn a_disk_of_a_node_that_fails_is_slow_or_rots_is_felt_and_loses_nothing() {
 }
 
 #[test]
+fn a_slow_disk_of_a_node_is_emptied_and_reads_are_as_fast_as_before() {
+    const LOOKS: &str = "[replicated_store.2016]\n\
+        flash_for_extents_pct = { value = 1.0, source = \"assumption: small flash drives\" }\n\
+        slow_drive_s = { value = 5.0, source = \"assumption: known within the test\" }\n\
+        moves_mb_per_s = { value = 2000.0, source = \"assumption: emptied within the test\" }\n";
+    let fault = "kind = \"disk_slow\"\nfactor = 20\nat_s = 10\ntest = \"performance\"";
+    let seen = |assumptions| {
+        let base = Question { assumptions, database_mib: 2_048, duration_s: 120, ..question("sessions = 4") };
+        let answer = base.with_fault(fault).answer();
+        let read_ms = |from_s, to_s| answer.phase(TransactionalRead, from_s, to_s).latency_ms;
+        let mut states = answer.rows.iter().filter_map(|row| match row {
+            Row::StoragePart(part) if part.kind == "drive" => Some(part.state.clone()),
+            _ => None,
+        });
+        (read_ms(90, 120) / read_ms(0, 10), states.find(|state| state.contains("left out")))
+    };
+    let ((watched, left_out), (unwatched, none)) = (seen(LOOKS), seen(DISKS));
+    assert!(watched < 1.3 && unwatched > 1.5, "{watched} {unwatched}");
+    assert_eq!((left_out.as_deref(), none), (Some("slow, left out"), None));
+}
+
+#[test]
 fn the_log_of_a_store_goes_to_its_disks_in_the_stripe_elements_of_its_kind() {
     let volumes = format!(
         "[[disk]]\nname = \"{FLASH}\"\ncapacity_gb = 800\n\n[[pool]]\nname = \"Pool\"\ndisk = \"ST4000NM0023\"\n\
