@@ -88,15 +88,17 @@ fn a_prediction_by_a_model_that_no_measurement_has_checked_says_so_wherever_it_i
     let folder = folder_with("s.toml", &small().replace(links, &format!("{links}{copy}")));
     let at = folder.path();
     let doubt = "no measurement has checked this model: remote copy";
-    let (_, console, stderr) = output(at, &["simulate", "s.toml", "--out", "run"]);
+    let (_, console, stderr) = output(at, &["simulate", "s.toml"]);
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words(&console).contains(doubt), "{console}{stderr}");
+    let run = std::fs::read_dir(at.join("runs")).expect("runs").flatten().next().expect("a run").path();
     for name in ["report.html", "report.json"] {
-        let text = std::fs::read_to_string(at.join("run").join(name)).expect("it is written");
+        let text = std::fs::read_to_string(run.join(name)).expect("it is written");
         assert!(text.contains(doubt), "{name}");
     }
     let (_, answer, _) = asked(at, &[]);
-    assert_eq!(answer["variants"][0]["simulated"]["doubts"], serde_json::json!([doubt]), "{answer:#}");
+    let doubts = answer["variants"][0]["simulated"]["doubts"].as_array().expect("a list");
+    assert!(doubts.iter().any(|one| one == doubt), "{answer:#}");
     let (_, text, _) = output(at, &["capacity", "s.toml"]);
     assert!(text.contains(&format!("not backed: {doubt}")), "{text}");
 }
