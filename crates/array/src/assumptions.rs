@@ -39,6 +39,9 @@ const KINDS: [&str; 5] = ["data sheet: ", "paper: ", "published: ", "measured: "
 /// The table of a storage that was measured; none is shipped.
 const MEASURED: &str = "measured";
 
+/// Name of the measured storage of all volumes that have none of their own.
+pub const EVERY_OTHER: &str = "storage";
+
 impl Assumptions {
     /// Assumptions that ship with Proofload.
     pub fn shipped() -> Assumptions {
@@ -181,21 +184,14 @@ impl Assumptions {
         Ok(ReplicatedStore { name: name.into(), ..store })
     }
 
-    /// The storage that was measured, if there is one.
-    pub fn measured(&self) -> Result<Option<MeasuredStorage>, ArrayError> {
-        match &self.names(MEASURED)[..] {
-            [] => Ok(None),
-            [name] => {
-                self.get::<Form>(MEASURED, name)?.check(name)?;
-                self.get::<MeasuredStorage>(MEASURED, name)?.check(name).map(Some)
-            }
-            names => {
-                let names = names.join(", ");
-                Err(ArrayError::BadAssumptions(format!(
-                    "only one storage can be measured, there are {names}"
-                )))
-            }
-        }
+    /// The storages that were measured, each by its name: that of a volume, or [`EVERY_OTHER`].
+    pub fn measured(&self) -> Result<Vec<(String, MeasuredStorage)>, ArrayError> {
+        let of = |name: String| {
+            self.get::<Form>(MEASURED, &name)?.check(&name)?;
+            let storage = self.get::<MeasuredStorage>(MEASURED, &name)?.check(&name)?;
+            Ok((name, storage))
+        };
+        self.names(MEASURED).into_iter().map(of).collect()
     }
 
     /// Names in a table of the assumptions.

@@ -5,8 +5,12 @@
 //! shorter than the mean one operation takes is drawn so that the measured percentiles come out. A sync takes what a
 //! durable write was measured to take longer than a sequential write.
 //!
-//! Limits: shares of reads and of sequential operations, and the mean size, are those of the last some dozen
-//! requests; no caches that fill, no place on a disk, no parts that fail.
+//! A write cache delays writes, so what reads suffer from is not the burst of writes that is under way, but the share
+//! that writes had among the last hundred or so random operations. Sequential ones, as of a log, do not count there:
+//! they cost an array little. A read waits for other reads: it has the load of the closed loop of this mix in which it
+//! would meet as many reads as the last ones met.
+//!
+//! Limits: no caches that fill, no reading ahead, no place on a disk, no parts that fail.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,8 +22,8 @@ use world::sim::{FileId, RequestId, StorageModel, StorageOp, StorageRequest, Vol
 use crate::measured::{MeasuredStorage, Place, drawn};
 use crate::mix;
 
-/// Weight of one request in the mix that decides the place.
-const MIXED: f64 = 1.0 / 32.0;
+/// Weight of one request in the mix: a burst of page writes is not the mix.
+const MIXED: f64 = 1.0 / 64.0;
 /// How many operations of its size a sequential operation may lie before or behind the end of the last one.
 const STRIDE: u64 = 8;
 
@@ -28,17 +32,25 @@ const STRIDE: u64 = 8;
 pub struct SharedMeasured(Rc<RefCell<Centres>>);
 
 struct Centres {
-    storage: MeasuredStorage,
+    storages: Vec<MeasuredStorage>,
     seed: u64,
-    /// What holds the storage of each host: the host, or the enclosure or site that hosts share.
-    places: BTreeMap<String, String>,
-    /// The storage of each place is that which was measured.
-    centres: Vec<(String, Centre)>,
+    places: BTreeMap<(String, String), MeasuredPlace>,
+    /// The centre of each place.
+    centres: Vec<(MeasuredPlace, Centre)>,
     /// The centre of each volume, by index.
     of_volume: BTreeMap<VolumeId, usize>,
     sequence: u64,
     requests: u64,
     unproved: u64,
+}
+
+/// Place of a measured storage. Volumes of one place share it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MeasuredPlace {
+    /// Index of the storage.
+    pub storage: usize,
+    /// Name of what holds it: a volume that was probed alone, or a host, enclosure or site.
+    pub name: String,
 }
 
 /// What one storage has under way.
@@ -47,8 +59,18 @@ struct Centre {
     kinds: Vec<(KindName, Kind)>,
     files: BTreeMap<(VolumeId, FileId), Touched>,
     under_way: usize,
-    /// Share of reads, share of sequential operations, and mean size of the last reads and writes.
-    mix: Option<[f64; 3]>,
+    /// Reads among them.
+    reads: usize,
+    /// Reads that the last reads met, themselves included.
+    met: Option<[f64; 1]>,
+    /// Between the last requests: operations under way times nanoseconds, and nanoseconds.
+    busy: Option<[f64; 2]>,
+    /// The same since the last request.
+    busy_now: [f64; 2],
+    /// Share of reads, and mean size, of the last random operations.
+    random: Option<[f64; 2]>,
+    /// Share of sequential operations among the last.
+    sequential: Option<[f64; 1]>,
     since: Time,
 }
 
@@ -99,26 +121,39 @@ impl Centre {
     fn pass(&mut self, now: Time) {
         let ns = (now.ns - self.since.ns) as f64;
         self.since = now;
+        self.busy_now[0] += self.under_way as f64 * ns;
+        self.busy_now[1] += ns;
         for (_, kind) in &mut self.kinds {
             kind.passed += ns / kind.latency_ns;
         }
     }
 
-    fn place(&self, bytes: u64) -> Place {
-        let bytes = bytes as f64;
-        let [reads, sequential, mean_bytes] = self.mix.unwrap_or([0.0, 1.0, bytes]);
-        Place { bytes, mean_bytes, under_way: self.under_way as f64, reads, sequential }
+    /// What random reads are asked for, or all other operations, of the mean size.
+    fn place(&self, storage: &MeasuredStorage, is_random_read: bool) -> Place {
+        let [reads, mean_bytes] = self.random.unwrap_or([0.5, 4096.0]);
+        let [sequential] = self.sequential.unwrap_or([1.0]);
+        let place =
+            Place { bytes: mean_bytes, mean_bytes, under_way: self.under_way as f64, reads, sequential };
+        if !is_random_read {
+            return place;
+        }
+        let [met] = self.met.unwrap_or([1.0]);
+        let busy = self.busy.map_or(1.0, |[busy_ns, ns]| (busy_ns / ns.max(1.0)).min(1.0));
+        // A loop of one never pauses. Where there are pauses, there are fewer writes than in the loop.
+        let reads = 1.0 - (1.0 - reads) * busy;
+        Place { under_way: storage.load_of_reads(&place, met), reads, ..place }
     }
 
     /// Gives everything under way the pace of the present load.
     fn pace(&mut self, storage: &MeasuredStorage) {
         self.kinds.retain(|(_, kind)| !kind.due.is_empty());
-        let place = self.place(0);
+        let [others, reads] = [false, true].map(|is_random_read| self.place(storage, is_random_read));
         for ((op, is_sequential, bytes), kind) in &mut self.kinds {
-            let place = Place { bytes: *bytes as f64, ..place };
+            let of_kind = |place| Place { bytes: *bytes as f64, ..place };
             let ms = match op {
-                StorageOp::Sync => storage.sync_ms(&place),
-                op => storage.latency_ms(*op == StorageOp::Read, *is_sequential, &place),
+                StorageOp::Read if !*is_sequential => storage.latency_ms(true, false, &of_kind(reads)),
+                StorageOp::Sync => storage.sync_ms(&of_kind(others)),
+                op => storage.latency_ms(*op == StorageOp::Read, *is_sequential, &of_kind(others)),
             };
             kind.latency_ns = (ms * 1e6).max(1.0);
         }
@@ -137,25 +172,43 @@ impl Centre {
     fn take(&mut self, storage: &MeasuredStorage, request: &StorageRequest) -> (KindName, bool) {
         let file = self.files.entry((request.volume, request.file)).or_default();
         self.under_way += 1;
+        mixed(&mut self.busy, std::mem::take(&mut self.busy_now));
         if request.op == StorageOp::Sync {
             return ((StorageOp::Sync, true, file.written), storage.has_syncs());
         }
         let is_read = request.op == StorageOp::Read;
+        if is_read {
+            self.reads += 1;
+            mixed(&mut self.met, [self.reads as f64]);
+        }
         let is_sequential = file.by(request.op, request.offset, request.bytes);
         let one = |is: bool| if is { 1.0 } else { 0.0 };
-        let now = [one(is_read), one(is_sequential), request.bytes as f64];
-        let before = self.mix.unwrap_or(now);
-        self.mix = Some(std::array::from_fn(|index| before[index] + (now[index] - before[index]) * MIXED));
-        let is_proved = storage.is_proved(is_read, is_sequential, &self.place(request.bytes));
+        mixed(&mut self.sequential, [one(is_sequential)]);
+        if !is_sequential {
+            mixed(&mut self.random, [one(is_read), request.bytes as f64]);
+        }
+        let place = Place { bytes: request.bytes as f64, ..self.place(storage, is_read && !is_sequential) };
+        let is_proved = storage.is_proved(is_read, is_sequential, &place);
         ((request.op, is_sequential, request.bytes), is_proved)
     }
 }
 
+/// Lets one more value count in a running mean.
+fn mixed<const N: usize>(mean: &mut Option<[f64; N]>, now: [f64; N]) {
+    let before = mean.unwrap_or(now);
+    *mean = Some(std::array::from_fn(|index| before[index] + (now[index] - before[index]) * MIXED));
+}
+
 impl SharedMeasured {
-    /// A storage as measured for each of `places`, by the host that it serves; a host that has none has its own.
-    pub fn new(storage: MeasuredStorage, seed: u64, places: BTreeMap<String, String>) -> SharedMeasured {
+    /// Storages as measured, with the place of each volume by host and path. A volume that has none lies on the first
+    /// storage, of its host.
+    pub fn new(
+        storages: Vec<MeasuredStorage>,
+        seed: u64,
+        places: BTreeMap<(String, String), MeasuredPlace>,
+    ) -> SharedMeasured {
         SharedMeasured(Rc::new(RefCell::new(Centres {
-            storage,
+            storages,
             seed,
             places,
             centres: Vec::new(),
@@ -180,12 +233,13 @@ impl SharedMeasured {
 }
 
 impl StorageModel for SharedMeasured {
-    fn attach(&mut self, volume: VolumeId, host: &str, _path: &str) {
+    fn attach(&mut self, volume: VolumeId, host: &str, path: &str) {
         let Centres { places, centres, of_volume, .. } = &mut *self.0.borrow_mut();
-        let place = places.get(host).map_or(host, String::as_str);
-        let known = centres.iter().position(|(name, _)| name == place);
+        let own = || MeasuredPlace { storage: 0, name: host.to_owned() };
+        let place = places.get(&(host.to_owned(), path.to_owned())).cloned().unwrap_or_else(own);
+        let known = centres.iter().position(|(known, _)| *known == place);
         let index = known.unwrap_or_else(|| {
-            centres.push((place.to_owned(), Centre::default()));
+            centres.push((place, Centre::default()));
             centres.len() - 1
         });
         of_volume.insert(volume, index);
@@ -199,9 +253,10 @@ impl StorageModel for SharedMeasured {
     }
 
     fn submit(&mut self, now: Time, request: StorageRequest) {
-        let Centres { storage, seed, centres, of_volume, sequence, requests, unproved, .. } =
+        let Centres { storages, seed, centres, of_volume, sequence, requests, unproved, .. } =
             &mut *self.0.borrow_mut();
-        let centre = &mut centres[of_volume[&request.volume]].1;
+        let (place, centre) = &mut centres[of_volume[&request.volume]];
+        let storage = &storages[place.storage];
         *sequence += 1;
         centre.pass(now);
         let (name, is_proved) = centre.take(storage, &request);
@@ -226,18 +281,21 @@ impl StorageModel for SharedMeasured {
     }
 
     fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
-        let Centres { storage, centres, .. } = &mut *self.0.borrow_mut();
-        for (_, centre) in centres {
-            let before = centre.under_way;
-            for (_, kind) in &mut centre.kinds {
+        let Centres { storages, centres, .. } = &mut *self.0.borrow_mut();
+        for (place, centre) in centres {
+            let (mut ended, mut reads) = (0, 0);
+            for ((op, ..), kind) in &mut centre.kinds {
                 while kind.next(centre.since).is_some_and(|at| at <= now) {
                     completed.extend(kind.due.pop_first().map(|(_, id)| id));
-                    centre.under_way -= 1;
+                    ended += 1;
+                    reads += usize::from(*op == StorageOp::Read);
                 }
             }
-            if centre.under_way < before {
+            if ended > 0 {
                 centre.pass(now);
-                centre.pace(storage);
+                centre.under_way -= ended;
+                centre.reads -= reads;
+                centre.pace(&storages[place.storage]);
             }
         }
     }
@@ -256,7 +314,7 @@ mod tests {
         outstanding: u64,
     ) -> (f64, u64) {
         let (op, is_sequential, is_durable) = kind;
-        let mut model = SharedMeasured::new(storage, 7, BTreeMap::new());
+        let mut model = SharedMeasured::new(vec![storage], 7, BTreeMap::new());
         model.attach(VolumeId(1), "h", "/v");
         let request = |id: u64, op| {
             let place = if is_sequential { id } else { mix(id) % 1_000_000 };
@@ -306,6 +364,37 @@ mod tests {
     }
 
     #[test]
+    fn reads_do_not_wait_for_a_burst_of_writes_and_a_log_is_not_in_the_mix() {
+        let mut model = SharedMeasured::new(vec![storage()], 7, BTreeMap::new());
+        model.attach(VolumeId(1), "h", "/v");
+        let request = |id: u64, op, file, offset| {
+            let (volume, bytes) = (VolumeId(1), 4096);
+            StorageRequest { id: RequestId(id), volume, file: FileId(file), op, offset, bytes }
+        };
+        let (mut now, mut read_ns, mut done) = (Time::default(), 0, Vec::new());
+        for round in 0..1000 {
+            let first = round * 20;
+            let begun = now;
+            model.submit(now, request(first, StorageOp::Read, 1, mix(first) % 1_000_000 * 4096));
+            for id in first + 1..first + 8 {
+                model.submit(now, request(id, StorageOp::Write, 1, mix(id) % 1_000_000 * 4096));
+            }
+            for id in first + 8..first + 20 {
+                model.submit(now, request(id, StorageOp::Write, 2, id * 4096));
+            }
+            while let Some(at) = model.next_completion() {
+                now = at;
+                model.take_completions(at, &mut done);
+                read_ns += done.drain(..).filter(|id| id.0 == first).count() as u64 * (at.ns - begun.ns);
+            }
+        }
+        let mean_ms = read_ns as f64 / 1e9;
+        assert!((mean_ms - 1.0).abs() < 0.05, "{mean_ms} ms: a read alone takes 1 ms");
+        let reads = model.0.borrow().centres[0].1.random.map_or(0.0, |[reads, _]| reads);
+        assert!((reads - 1.0 / 8.0).abs() < 0.1, "{reads}");
+    }
+
+    #[test]
     fn requests_outside_of_what_was_probed_are_counted() {
         let random = (StorageOp::Read, false, false);
         for (bytes, outstanding) in [(1024, 1), (1 << 20, 1), (4096, 20)] {
@@ -318,14 +407,24 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_share_a_place_share_its_storage() {
-        let places = [("a", "x"), ("b", "x")].map(|(host, place)| (host.to_owned(), place.to_owned()));
-        let mut model = SharedMeasured::new(storage(), 7, places.into_iter().collect());
-        for (volume, host) in [(1, "a"), (2, "b"), (3, "c")] {
-            model.attach(VolumeId(volume), host, "/v");
+    fn hosts_that_share_a_place_share_its_storage_and_a_volume_that_was_probed_alone_has_its_own() {
+        let fast = MeasuredStorage { read_ms: vec![0.1; 8], ..storage() };
+        let places = [("a", "/v", 0, "x"), ("b", "/v", 0, "x"), ("a", "/log", 1, "a LOG")];
+        let places = places.map(|(host, path, storage, name)| {
+            ((host.to_owned(), path.to_owned()), MeasuredPlace { storage, name: name.to_owned() })
+        });
+        let mut model = SharedMeasured::new(vec![storage(), fast], 7, places.into_iter().collect());
+        for (volume, host, path) in [(1, "a", "/v"), (2, "b", "/v"), (3, "c", "/v"), (4, "a", "/log")] {
+            model.attach(VolumeId(volume), host, path);
         }
-        let centres = model.0.borrow();
-        let of = |volume| centres.of_volume[&VolumeId(volume)];
-        assert!(of(1) == of(2) && of(1) != of(3));
+        let of = |model: &SharedMeasured, volume| model.0.borrow().of_volume[&VolumeId(volume)];
+        assert!(of(&model, 1) == of(&model, 2) && of(&model, 1) != of(&model, 3));
+        for (volume, wanted_ms) in [(1, 1.0), (4, 0.1)] {
+            let (id, volume, file) = (RequestId(1), VolumeId(volume), FileId(1));
+            let read = StorageRequest { id, volume, file, op: StorageOp::Read, offset: 0, bytes: 4096 };
+            model.submit(Time::default(), read);
+            let ms = model.next_completion().expect("it ends").ns as f64 / 1e6;
+            assert!((0.4..3.0).contains(&(ms / wanted_ms)), "{volume:?}: {ms} ms");
+        }
     }
 }

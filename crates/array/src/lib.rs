@@ -33,8 +33,8 @@ mod space;
 mod streams;
 
 pub use array::{Array, RebuildStatus, SharedArray};
-pub use assumptions::{Assumptions, Source};
-pub use centre::SharedMeasured;
+pub use assumptions::{Assumptions, EVERY_OTHER, Source};
+pub use centre::{MeasuredPlace, SharedMeasured};
 pub use error::ArrayError;
 pub use hardware::{
     CloneReads, Compression, Controller, Deduplication, DestageOrder, Drive, DriveModel, DynamicPool,

@@ -18,6 +18,8 @@ type Spread = [f64; 3];
 #[serde(deny_unknown_fields)]
 pub struct MeasuredStorage {
     pub(crate) form: u32,
+    /// Mean error of predictions of points that were left out, percent.
+    pub(crate) left_out_percent: f64,
     pub(crate) block_bytes: Vec<f64>,
     pub(crate) outstanding: Vec<f64>,
     pub(crate) read_share: Vec<f64>,
@@ -66,12 +68,12 @@ pub struct Curve {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Place {
     pub(crate) bytes: f64,
-    /// Mean size of the last operations.
+    /// Mean size of the last random operations, and the share of reads among them.
     pub(crate) mean_bytes: f64,
+    pub(crate) reads: f64,
     /// Operations under way, syncs included.
     pub(crate) under_way: f64,
-    /// Shares of reads, and of sequential operations, among the last operations.
-    pub(crate) reads: f64,
+    /// Share of sequential operations among the last operations.
     pub(crate) sequential: f64,
 }
 
@@ -108,7 +110,8 @@ impl MeasuredStorage {
         let ends = |axis: &[f64]| (axis[0], axis[axis.len() - 1]);
         let (blocks, load) = (ends(&self.block_bytes), ends(&self.outstanding));
         format!(
-            "measured storage: blocks of {} to {} KiB, {} to {} operations under way",
+            "measured storage, predicted to {} %: blocks of {} to {} KiB, {} to {} operations under way",
+            self.left_out_percent,
             blocks.0 / 1024.0,
             blocks.1 / 1024.0,
             load.0,
@@ -122,7 +125,8 @@ impl MeasuredStorage {
         let others = Place { bytes: place.mean_bytes, ..*place };
         let alone =
             |place: &Place| self.even_ms(is_read, &Place { under_way: self.outstanding[0], ..*place });
-        alone(place) + self.even_ms(is_read, &others) - alone(&others)
+        let alone_ms = alone(place);
+        (alone_ms + self.even_ms(is_read, &others) - alone(&others)).max(alone_ms / 2.0)
     }
 
     /// Mean latency of a random read or write among operations of its size.
@@ -138,9 +142,27 @@ impl MeasuredStorage {
         let random = self.random_ms(is_read, place);
         let curve = if is_read { &self.sequential_reads } else { &self.sequential_writes };
         let Some(curve) = curve.as_ref().filter(|_| is_sequential) else { return random };
-        let alone = Place { reads: if is_read { 1.0 } else { 0.0 }, ..*place };
-        let faster = curve.ms(place) / self.even_ms(is_read, &alone);
-        random * (faster * place.sequential + 1.0 - place.sequential)
+        place.sequential * curve.ms(place) + (1.0 - place.sequential) * random
+    }
+
+    /// Load of the closed loop of this mix in which a read meets as many reads as here, where `reads` are under way. It
+    /// does not meet the writes that a cache has taken, however large their burst is.
+    pub(crate) fn load_of_reads(&self, place: &Place, reads: f64) -> f64 {
+        let others = Place { bytes: place.mean_bytes, ..*place };
+        let reads = reads.max(1.0);
+        let (mut load_before, mut reads_before) = (1.0, 1.0);
+        for load in &self.outstanding {
+            let at = Place { under_way: *load, ..others };
+            let of_reads = place.reads * self.even_ms(true, &at);
+            let of_writes = (1.0 - place.reads) * self.even_ms(false, &at);
+            let met = 1.0 + (load - 1.0) * of_reads / (of_reads + of_writes);
+            if met >= reads {
+                let part = (reads - reads_before) / (met - reads_before).max(f64::MIN_POSITIVE);
+                return load_before + part.min(1.0) * (load - load_before);
+            }
+            (load_before, reads_before) = (*load, met);
+        }
+        (load_before * reads / reads_before).min(load_before.max(place.under_way))
     }
 
     /// Latency of a sync after a write: what a write with its sync takes longer than a sequential write.
@@ -256,6 +278,7 @@ pub(crate) mod tests {
         };
         MeasuredStorage {
             form: FORM,
+            left_out_percent: 5.0,
             block_bytes: vec![4096.0, 65536.0],
             outstanding: vec![1.0, 8.0],
             read_share: vec![0.0, 1.0],
@@ -296,6 +319,19 @@ pub(crate) mod tests {
             |mean_bytes| Place { bytes: 4096.0, mean_bytes, under_way: 8.0, reads: 1.0, sequential: 0.0 };
         let ms = [4096.0, 65536.0].map(|mean_bytes| storage().latency_ms(true, false, &place(mean_bytes)));
         assert_eq!(ms, [4.0, 1.0 + 6.0]);
+    }
+
+    #[test]
+    fn a_read_has_the_load_of_the_loop_in_which_it_meets_as_many_reads() {
+        let load = |share, reads| {
+            let place =
+                Place { bytes: 4096.0, mean_bytes: 4096.0, under_way: 20.0, reads: share, sequential: 0.0 };
+            storage().load_of_reads(&place, reads)
+        };
+        assert_eq!([load(1.0, 1.0), load(1.0, 5.0), load(1.0, 8.0), load(0.5, 1.0)], [1.0, 5.0, 8.0, 1.0]);
+        // Reads take twice as long as writes, so of seven others in a loop of half reads 14/3 are reads.
+        assert!((load(0.5, 1.0 + 7.0 / 3.0) - 4.5).abs() < 1e-9, "{}", load(0.5, 1.0 + 7.0 / 3.0));
+        assert!((load(1.0, 16.0) - 16.0).abs() < 1e-9, "beyond the axis");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! side by side.
 
 use results::WorldKind;
-use simulation::WishError;
+use simulation::{Assumptions, WishError};
 use solution::{Scope, Solution};
 use world::sim::{SideFn, processors, side_by_side};
 
@@ -84,7 +84,7 @@ pub fn by_simulation(
     }
     let mut variants = Vec::new();
     for (case, looked) in cases.iter().zip(looking) {
-        let simulated = Some(looked.answer()?);
+        let simulated = Some(looked.answer(how.assumptions)?);
         variants.push(Variant { changed: case.changed.clone(), plan_limits: looked.limits, simulated });
     }
     told(cases, servers(&cases[0].solution), variants).map(Some)
@@ -133,7 +133,7 @@ impl<'a> Looking<'a> {
         self.probes.push(probed);
     }
 
-    fn answer(&self) -> Result<Simulated, WishError> {
+    fn answer(&self, assumptions: &Assumptions) -> Result<Simulated, WishError> {
         let Step::Answer(answer) = self.search.step() else { unreachable!("the search has ended") };
         let ceiling = ceiling(&self.limits).map(|(mailboxes, limit)| self.of_plan(mailboxes, limit));
         let mailboxes = answer.found.load();
@@ -163,7 +163,7 @@ impl<'a> Looking<'a> {
             binds,
             next,
             probes: self.probes.clone(),
-            doubts: doubts(&self.scaling.solution(at)?),
+            doubts: doubts(&self.scaling.solution(at)?, assumptions),
         })
     }
 
@@ -204,8 +204,10 @@ impl<'a> Looking<'a> {
 }
 
 /// Assumptions of a simulation of this solution that have no source, in words.
-fn doubts(solution: &Solution) -> Vec<String> {
-    let claim = plan::claim(solution, WorldKind::Simulated, Vec::new());
+fn doubts(solution: &Solution, assumptions: &Assumptions) -> Vec<String> {
+    let values = assumptions.sources().iter().map(|one| (&*one.key, &*one.value, &*one.source));
+    let measured = plan::measured_storage(values);
+    let claim = plan::claim(solution, WorldKind::Simulated, measured.as_deref(), Vec::new());
     let mut doubts: Vec<String> = claim.doubts.into_iter().map(|doubt| doubt.text).collect();
     let groups = solution.dag.count;
     let is_shared = solution.array.as_ref().is_some_and(|array| array.scope == Scope::Shared);

@@ -20,6 +20,9 @@ pub struct CalibrateArguments {
     /// Write what was measured as a storage, for `simulate --assumptions`.
     #[arg(long, value_name = "MODEL.toml")]
     out: Option<PathBuf>,
+    /// Name of the volume that was probed apart: with --out, it has this storage for itself.
+    #[arg(long, value_name = "NAME", requires = "out")]
+    volume: Option<String>,
 }
 
 /// Runs the command: exit status 1 if a point lies outside what was probed.
@@ -36,7 +39,8 @@ pub fn run(arguments: &CalibrateArguments) -> Result<Status, Failure> {
     }
     if let Some(path) = &arguments.out {
         let names: Vec<String> = arguments.files.iter().map(|path| path.display().to_string()).collect();
-        let text = model(&calibration, &rows, &names.join(", ")).map_err(wrong)?;
+        let text =
+            model(&calibration, &rows, &names.join(", "), arguments.volume.as_deref()).map_err(wrong)?;
         write_file(path, &text)?;
     }
     let Some(path) = &arguments.predict else {

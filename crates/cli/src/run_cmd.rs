@@ -52,7 +52,7 @@ pub fn run(HostRunArguments { run: arguments, host, live }: &HostRunArguments) -
     let mut watcher = RunWatcher::new(*live, meter, interrupts, folder.display().to_string());
     let live = watcher.live();
     let row = run_row(&folder, &solution, arguments.seed, WorldKind::Real);
-    let mut known = runner::rules(&solution, results::WorldKind::Real);
+    let mut known = runner::rules(&solution, results::WorldKind::Real, None);
     known.push(runner::build_row(&deployment.host, crate::BUILD));
     known.extend(runner::setting_rows(&deployment.host, &solution));
     let titles = campaign::titles(&tests);

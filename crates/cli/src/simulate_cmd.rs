@@ -116,7 +116,9 @@ fn first_rows(run: &Run, solution: &Solution, planned: &Planned, assumptions: &A
     let further: BTreeSet<&str> = of_drills.filter(|name| !tested.contains(name)).collect();
     let mut rows: Vec<Row> = vec![run.clone().into()];
     let doubts = assumptions.doubtful();
-    rows.extend(runner::rules(solution, WorldKind::Simulated));
+    let values = assumptions.sources().iter().map(|one| (&*one.key, &*one.value, &*one.source));
+    let measured = plan::measured_storage(values.clone());
+    rows.extend(runner::rules(solution, WorldKind::Simulated, measured.as_deref()));
     if let Some(Row::Claim(claim)) = rows.iter_mut().find(|row| matches!(row, Row::Claim(_))) {
         let doubt = |text: &String| Doubt { part: "storage".into(), text: text.clone() };
         claim.doubts.extend(doubts.iter().map(doubt));
@@ -125,8 +127,7 @@ fn first_rows(run: &Run, solution: &Solution, planned: &Planned, assumptions: &A
     for host in tested.iter().take(1) {
         rows.push(build_row(host, crate::BUILD));
         rows.extend(setting_rows(host, solution));
-        let values = assumptions.sources().iter().map(|one| (&*one.key, &*one.value, &*one.source));
-        rows.extend(storage_model::rows(host, values, &doubts));
+        rows.extend(storage_model::rows(host, values.clone(), &doubts));
     }
     rows
 }

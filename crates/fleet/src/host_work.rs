@@ -263,7 +263,7 @@ fn carry_out(
     let barrier = |world: &World| FleetBarrier::new(world, control, &passed);
     let rows = |ended_ms: u64| passed.borrow().rows(&host, control, ended_ms);
     let mut watcher = ProgressWatcher { control: control.clone(), tests: titles.len(), say: agent.say };
-    let mut known = runner::rules(&solution, results::WorldKind::Real);
+    let mut known = runner::rules(&solution, results::WorldKind::Real, None);
     known.push(runner::build_row(&host, &agent.build));
     let measured = Measured { deployment, tests, row, known, folder, preflight, key: None };
     let outcome = measured.carry_out(&mut watcher, None, barrier, finale, rows);

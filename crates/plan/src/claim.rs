@@ -13,21 +13,25 @@ use solution::{Behind, HostSpec, PoolSpec, Role, Scope, Solution, TestSpec, Thre
 use crate::unmeasured::unmeasured;
 use crate::{Outcome, Plan, plan};
 
-/// Claim of a run in `world`: what it sets out to show. `tests` are the kinds of tests that the run's rules require.
-pub fn claim(solution: &Solution, world: WorldKind, tests: Vec<String>) -> Claim {
+/// Claim of a run in `world`: what it sets out to show. `tests` are the kinds of tests that the run's rules require,
+/// `measured` says of what measurement the storage of a simulation is, if it is not the described one.
+pub fn claim(solution: &Solution, world: WorldKind, measured: Option<&str>, tests: Vec<String>) -> Claim {
     let hosts = solution.hosts_under_test();
     let mut doubts = sharing(solution, &hosts);
     if world == WorldKind::Simulated {
-        doubts.extend(assumed(solution, &hosts));
-        let of_part = |part| doubt("storage", format!("no measurement has checked this model: {part}"));
-        doubts.extend(unmeasured(solution, &hosts).into_iter().map(of_part));
+        doubts.extend(assumed(solution, &hosts, measured));
+        // A measurement is in place of the models of the parts.
+        if measured.is_none() {
+            let of_part = |part| doubt("storage", format!("no measurement has checked this model: {part}"));
+            doubts.extend(unmeasured(solution, &hosts).into_iter().map(of_part));
+        }
     }
     doubts.extend(other_roles(solution, &hosts));
     doubts.extend(replication(solution));
     let mut claim = Claim {
         hosts: hosts.iter().map(|host| host.name.clone()).collect(),
         tests,
-        storage: storage(solution, &hosts),
+        storage: storage(solution, &hosts, measured.is_some()),
         copies: Some(solution.copies.total()),
         engine: engine(solution, &hosts),
         ..Claim::default()
@@ -47,8 +51,22 @@ pub fn claim(solution: &Solution, world: WorldKind, tests: Vec<String>) -> Claim
     claim
 }
 
-/// Description of the volumes under test, by kind, with the disks behind each and the controllers before them.
-fn storage(solution: &Solution, hosts: &[&HostSpec]) -> String {
+/// What the values of a storage model say of the measurement behind it: the files, and how far predictions are off.
+/// `None` for a described storage. A value is its key, itself and its source.
+pub fn measured_storage<'a>(values: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> Option<String> {
+    let of_error =
+        values.filter(|(key, ..)| key.starts_with("measured.") && key.ends_with(".left_out_percent"));
+    let told = of_error.map(|(_, percent, source)| {
+        let files = source.strip_prefix("measured: ").unwrap_or(source);
+        format!("{files}; points that were left out are off by {percent} %")
+    });
+    let told: BTreeSet<String> = told.collect();
+    (!told.is_empty()).then(|| told.into_iter().collect::<Vec<_>>().join("; "))
+}
+
+/// Description of the volumes under test, by kind, with the disks behind each and the controllers before them, or a
+/// measured storage in their place.
+fn storage(solution: &Solution, hosts: &[&HostSpec], is_measured: bool) -> String {
     let tested = |kind: usize| {
         let volumes = hosts.iter().flat_map(|host| &host.volumes);
         volumes.filter(|volume| volume.is_under_test && volume.kind == kind).count() as u64
@@ -56,6 +74,7 @@ fn storage(solution: &Solution, hosts: &[&HostSpec]) -> String {
     let kinds = solution.volumes.iter().enumerate().filter(|(kind, _)| tested(*kind) > 0);
     let texts = kinds.map(|(kind, volume)| {
         let behind = match volume.behind {
+            _ if is_measured => "a measured storage".to_owned(),
             Behind::Disks { disk, disks, raid } => {
                 format!("{disks} {} ({})", solution.disks[disk].name, raid.words())
             }
@@ -64,7 +83,8 @@ fn storage(solution: &Solution, hosts: &[&HostSpec]) -> String {
         };
         format!("{} {} of {behind}", counted(tested(kind), "volume"), volume.name)
     });
-    texts.collect::<Vec<_>>().join(", ") + &controllers(solution)
+    let before = if is_measured { String::new() } else { controllers(solution) };
+    texts.collect::<Vec<_>>().join(", ") + &before
 }
 
 /// Description of the pool of which a volume is a part.
@@ -157,18 +177,25 @@ fn sharing(solution: &Solution, hosts: &[&HostSpec]) -> Vec<Doubt> {
 }
 
 /// Doubts about parts that a simulation assumes because the solution does not describe them.
-fn assumed(solution: &Solution, hosts: &[&HostSpec]) -> Vec<Doubt> {
-    let Some(array) = &solution.array else {
-        return vec![doubt("storage", "the storage is not described: there is no [array]")];
-    };
+fn assumed(solution: &Solution, hosts: &[&HostSpec], measured: Option<&str>) -> Vec<Doubt> {
     let mut doubts = Vec::new();
+    match measured {
+        Some(measured) => {
+            doubts.push(doubt("storage", format!("the storage is predicted from measurements: {measured}")));
+        }
+        None if solution.array.is_none() => {
+            return vec![doubt("storage", "the storage is not described: there is no [array]")];
+        }
+        None => {}
+    }
     for host in hosts {
         if host.cores.is_none() {
             doubts.push(doubt("storage", format!("{} has no `cores`: it is simulated with one", host.name)));
         }
         let tested = host.volumes.iter().filter(|volume| volume.is_under_test);
         let unknown = tested.filter(|volume| solution.volumes[volume.kind].behind == Behind::Unknown);
-        if array.store.is_none() {
+        let has_store = solution.array.as_ref().is_some_and(|array| array.store.is_some());
+        if !has_store && measured.is_none() {
             doubts.extend(
                 unknown.map(|volume| {
                     doubt("storage", format!("{} of {} names no disks", volume.name, host.name))
@@ -247,7 +274,7 @@ mod tests {
             assert!(text.contains(from), "nothing to change: {from}");
             text.replacen(from, to, 1)
         });
-        claim(&Solution::parse(&text, "s.toml").expect("it is valid"), world, Vec::new())
+        claim(&Solution::parse(&text, "s.toml").expect("it is valid"), world, None, Vec::new())
     }
 
     fn doubts(changes: &[(&str, &str)]) -> Vec<String> {
@@ -297,6 +324,19 @@ mod tests {
             doubts(&[("cores = 8\n", "")])
                 .contains(&"mbx1 has no `cores`: it is simulated with one".to_owned())
         );
+    }
+
+    #[test]
+    fn storage_that_a_measurement_replaces_is_named_and_doubtful_with_and_without_an_array() {
+        let start = HONEST.find("[array]").expect("it has one");
+        let end = HONEST.find("[[instance]]").expect("it has one");
+        for text in [HONEST.to_owned(), HONEST.replace(&HONEST[start..end], "")] {
+            let solution = Solution::parse(&text, "s.toml").expect("it is valid");
+            let claim = claim(&solution, WorldKind::Simulated, Some("probe.csv, off by 7 %"), Vec::new());
+            let told: Vec<&str> = claim.doubts.iter().map(|doubt| doubt.text.as_str()).collect();
+            assert_eq!(told, ["the storage is predicted from measurements: probe.csv, off by 7 %"]);
+            assert_eq!(claim.storage, "1 volume V1 of a measured storage");
+        }
     }
 
     #[test]

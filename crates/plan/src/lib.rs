@@ -39,7 +39,7 @@ mod view;
 pub use architecture::{ArchitectureRule, Compliance};
 pub use bound::Bound;
 pub use check::{Check, Outcome};
-pub use claim::{claim, limits};
+pub use claim::{claim, limits, measured_storage};
 pub use complete::{to_run, write_instances};
 pub use export::{ActiveLimits, active_limits, csv, export};
 pub use failure::{Class, Failures, Kind, Scenario};

@@ -1,8 +1,9 @@
 //! From points that were measured to a prediction of others, with an interval that is as wide as it has to be.
 //!
-//! Two regressions are made, of the rates themselves and of what they leave over the formula of the narrowest part.
-//! A prediction is their mean, each with the weight of its certainty. How far the interval reaches follows from
-//! points that were left out (conformal prediction), so it covers what it says it covers.
+//! Three regressions are made: of the rates themselves, of what they leave over the formula of the narrowest part, and
+//! of the latencies of reads and of writes. A prediction is their mean, each with the weight of its certainty. How far
+//! the interval reaches follows from points that were left out (conformal prediction), so it covers what it says it
+//! covers.
 
 use crate::bottleneck::{Bottleneck, MapPoint};
 use crate::check::check_set;
@@ -17,6 +18,8 @@ pub const POINTS_MIN: usize = 12;
 const BESIDE: f64 = 0.1;
 /// Number of parts into which the points are divided for cross-validation; each is left out in turn.
 const FOLDS: usize = 15;
+/// Fewest mixed points from which latencies of reads and of writes are learned apart.
+const MIXED_MIN: usize = 6;
 /// Share of measurements that the prediction interval must contain.
 const COVERED: f64 = 0.9;
 
@@ -63,38 +66,75 @@ impl Errors {
     }
 }
 
+/// What was measured at one point.
+#[derive(Clone, Copy)]
+struct Known {
+    place: MapPoint,
+    ln_rate: f64,
+    /// Logarithms of the mean latencies of reads and of writes, in milliseconds.
+    ln_ms: [Option<f64>; 2],
+}
+
 /// Formula and Gaussian processes, fitted to one set of points.
 struct Model {
     ranges: [(f64, f64); 3],
     formula: Bottleneck,
     plain: Process,
     above: Process,
+    /// Latencies of reads and of writes, if enough mixed points have both.
+    apart: Option<[Process; 2]>,
 }
 
 impl Model {
     /// Fits the models to points; takes the shapes of another model if one is given, which is faster.
-    fn fit(places: &[MapPoint], ln_rates: &[f64], shaped: Option<&Model>) -> Option<Model> {
-        let ranges = shaped.map_or_else(|| ranges(places), |model| model.ranges);
+    fn fit(known: &[Known], shaped: Option<&Model>) -> Option<Model> {
+        let (places, ln_rates): (Vec<MapPoint>, Vec<f64>) =
+            known.iter().map(|one| (one.place, one.ln_rate)).unzip();
+        let ranges = shaped.map_or_else(|| ranges(&places), |model| model.ranges);
         let scaled: Vec<Scaled> = places.iter().map(|place| scale(&ranges, place)).collect();
-        let formula = Bottleneck::fit(places, ln_rates);
-        let rests = places.iter().zip(ln_rates).map(|(place, rate)| rate - formula.ln_rate(place));
-        let rests: Vec<f64> = rests.collect();
-        let plain = Process::fit(&scaled, ln_rates, shaped.map(|model| &model.plain))?;
+        let formula = Bottleneck::fit(&places, &ln_rates);
+        let rests: Vec<f64> = known.iter().map(|one| one.ln_rate - formula.ln_rate(&one.place)).collect();
+        let plain = Process::fit(&scaled, &ln_rates, shaped.map(|model| &model.plain))?;
         let above = Process::fit(&scaled, &rests, shaped.map(|model| &model.above))?;
-        Some(Model { ranges, formula, plain, above })
+        let has_both = |one: &&Known| one.ln_ms.iter().all(Option::is_some);
+        let is_apart = match shaped {
+            Some(model) => model.apart.is_some(),
+            None => known.iter().filter(has_both).count() >= MIXED_MIN,
+        };
+        let side = |side: usize| {
+            let own = known.iter().zip(&scaled).filter_map(|(one, place)| Some((*place, one.ln_ms[side]?)));
+            let (places, latencies): (Vec<Scaled>, Vec<f64>) = own.unzip();
+            let shaped = shaped.and_then(|model| model.apart.as_ref());
+            Process::fit(&places, &latencies, shaped.map(|both| &both[side]))
+        };
+        let apart = if is_apart { Some([side(0)?, side(1)?]) } else { None };
+        Some(Model { ranges, formula, plain, above, apart })
+    }
+
+    /// Mean latencies of reads and of writes in milliseconds at a place, and how uncertain the rate is that follows.
+    fn apart(&self, place: &MapPoint) -> Option<([f64; 2], Estimate)> {
+        let both = self.apart.as_ref()?.each_ref().map(|process| process.at(&scale(&self.ranges, place)));
+        let latencies = both.map(|one| one.mean.exp());
+        let shares = [place[2] * latencies[0], (1.0 - place[2]) * latencies[1]];
+        let mean_ms = shares[0] + shares[1];
+        let variance = [0, 1].map(|side| (shares[side] / mean_ms * both[side].deviation).powi(2));
+        let rate =
+            Estimate { mean: place[1] - (mean_ms / 1e3).ln(), deviation: (variance[0] + variance[1]).sqrt() };
+        Some((latencies, rate))
     }
 
     /// Predicted logarithm of the rate at a place.
     fn at(&self, place: &MapPoint) -> Estimate {
         let scaled = scale(&self.ranges, place);
         let (plain, above) = (self.plain.at(&scaled), self.above.at(&scaled));
-        let formula = self.formula.ln_rate(place);
-        let certain = plain.deviation.powi(-4) / (plain.deviation.powi(-4) + above.deviation.powi(-4));
-        let both = |plain: f64, above: f64| certain * plain + (1.0 - certain) * above;
-        Estimate {
-            mean: both(plain.mean, formula + above.mean),
-            deviation: both(plain.deviation.powi(2), above.deviation.powi(2)).sqrt(),
-        }
+        let above = Estimate { mean: above.mean + self.formula.ln_rate(place), ..above };
+        let all = [plain, above].into_iter().chain(self.apart(place).map(|(_, rate)| rate));
+        let certain = |one: &Estimate| one.deviation.powi(-4);
+        let sum: f64 = all.clone().map(|one| certain(&one)).sum();
+        let mean_of = |of: &dyn Fn(&Estimate) -> f64| {
+            all.clone().map(|one| certain(&one) / sum * of(&one)).sum::<f64>()
+        };
+        Estimate { mean: mean_of(&|one| one.mean), deviation: mean_of(&|one| one.deviation.powi(2)).sqrt() }
     }
 }
 
@@ -127,38 +167,39 @@ pub struct Surface {
 }
 
 impl Surface {
-    fn fit(pattern: Pattern, places: &[MapPoint], ln_rates: &[f64]) -> Result<Surface, ProbeError> {
+    fn fit(pattern: Pattern, known: &[Known]) -> Result<Surface, ProbeError> {
         let none = || {
             let message = format!("no regression of the {} points can be found", pattern.name());
             ProbeError::new(message, "look for points whose IOPS differ wildly from those next to them")
         };
-        let model = Model::fit(places, ln_rates, None).ok_or_else(none)?;
+        let model = Model::fit(known, None).ok_or_else(none)?;
         let mut estimates = Vec::new();
         for fold in 0..FOLDS {
-            let (left, kept): (Vec<usize>, Vec<usize>) =
-                (0..places.len()).partition(|index| index % FOLDS == fold);
-            let of = |values: &[f64]| kept.iter().map(|index| values[*index]).collect::<Vec<f64>>();
-            let known: Vec<MapPoint> = kept.iter().map(|index| places[*index]).collect();
-            let part = Model::fit(&known, &of(ln_rates), Some(&model)).ok_or_else(none)?;
-            estimates.extend(left.into_iter().map(|index| (part.at(&places[index]), index)));
+            let is_left = |index: usize| index % FOLDS == fold;
+            let kept: Vec<Known> =
+                (0..known.len()).filter(|index| !is_left(*index)).map(|index| known[index]).collect();
+            let part = Model::fit(&kept, Some(&model)).ok_or_else(none)?;
+            let left = (0..known.len()).filter(|index| is_left(*index)).map(|index| known[index]);
+            estimates.extend(left.map(|one| (part.at(&one.place), one)));
         }
-        let scores = estimates.iter().map(|(one, index)| (one.mean - ln_rates[*index]).abs() / one.deviation);
+        let scores = estimates.iter().map(|(one, known)| (one.mean - known.ln_rate).abs() / one.deviation);
         let mut scores: Vec<f64> = scores.collect();
         scores.sort_by(f64::total_cmp);
         let rank = (COVERED * (scores.len() + 1) as f64).ceil() as usize;
         let reach = scores[rank.min(scores.len()) - 1];
-        let pairs = estimates.iter().map(|(one, index)| {
-            let prediction = prediction(one, reach, places[*index][1].exp());
-            (prediction, ln_rates[*index].exp())
+        let pairs = estimates.iter().map(|(one, known)| {
+            let prediction = prediction(one, reach, known.place[1].exp());
+            (prediction, known.ln_rate.exp())
         });
         let left_out = Errors::of(&pairs.collect::<Vec<_>>()).ok_or_else(none)?;
-        let scaled = places.iter().map(|place| scale(&model.ranges, place)).collect();
+        let scaled = known.iter().map(|one| scale(&model.ranges, &one.place)).collect();
         Ok(Surface { pattern, left_out, model, scaled, reach })
     }
 
-    /// Logarithm of the rate at a place.
-    pub(crate) fn at(&self, place: &MapPoint) -> Estimate {
-        self.model.at(place)
+    /// Mean latencies of reads and of writes at a place, ms; the same for both if they were not measured apart.
+    pub(crate) fn latencies(&self, place: &MapPoint) -> [f64; 2] {
+        let of_all = || [1e3 * (place[1] - self.model.at(place).mean).exp(); 2];
+        self.model.apart(place).map_or_else(of_all, |(latencies, _)| latencies)
     }
 
     /// The place with each axis scaled to the range of the points.
@@ -200,15 +241,15 @@ impl Calibration {
         let mut surfaces = Vec::new();
         for pattern in Pattern::ALL {
             let of_pattern = rows.iter().filter(|row| row.point.pattern == pattern);
-            let (mut places, mut ln_rates) = (Vec::new(), Vec::new());
-            for row in of_pattern {
-                if let (Some(iops), Some(outstanding)) = (row.iops, row.outstanding()) {
-                    places.push(place(row, outstanding));
-                    ln_rates.push(iops.ln());
-                }
-            }
-            if places.len() >= POINTS_MIN {
-                surfaces.push(Surface::fit(pattern, &places, &ln_rates)?);
+            let known: Vec<Known> = of_pattern
+                .filter_map(|row| {
+                    let place = place(row, row.outstanding()?);
+                    let ln_ms = [row.reads, row.writes].map(|side| side.mean_ms.map(f64::ln));
+                    Some(Known { place, ln_rate: row.iops?.ln(), ln_ms })
+                })
+                .collect();
+            if known.len() >= POINTS_MIN {
+                surfaces.push(Surface::fit(pattern, &known)?);
             }
         }
         if surfaces.is_empty() {
@@ -235,7 +276,7 @@ impl Calibration {
         let Some(surface) = surface else { return Ok(None) };
         let place = place(row, outstanding);
         let near = surface.is_near(&place);
-        Ok(near.then(|| prediction(&surface.at(&place), surface.reach, outstanding)))
+        Ok(near.then(|| prediction(&surface.model.at(&place), surface.reach, outstanding)))
     }
 }
 

@@ -2,46 +2,49 @@
 //! block size, operations under way and read share, and curves for sequential operations and for durable writes.
 //!
 //! Grid and curves run through the points that were measured. There they hold what was measured. Elsewhere the grid
-//! holds what the calibration predicts; how reads and writes differ there is learned by a process of its own. A curve
-//! holds by how much its points differ from random ones, the nearest most.
+//! holds what a process of the latencies of reads, and one of those of writes, predict. A curve holds by how much its
+//! points differ from random ones, the nearest most.
 
 use std::fmt::Write as _;
 
 use crate::bottleneck::MapPoint;
 use crate::calibrate::{Calibration, Surface, place};
-use crate::gaussian::Process;
 use crate::point::{Latency, Load, Pattern, ProbeError, Row};
 
 /// Form of the file; [`array`] reads the same one.
 const FORM: u32 = 1;
 /// Most values on an axis of the grid.
 const AXIS_MOST: usize = 12;
-/// Fewest mixed points from which the difference of reads and writes is learned.
-const MIXED_MIN: usize = 6;
 
-/// The file of a storage with these points; `origin` names where they come from.
+/// The file of a storage with these points; `origin` names where they come from, `volume` the volume that has this
+/// storage for itself. Without it, all volumes share it.
 ///
 /// # Errors
 /// If there are too few random points, or no regression of them can be found.
-pub fn model(calibration: &Calibration, rows: &[Row], origin: &str) -> Result<String, ProbeError> {
+pub fn model(
+    calibration: &Calibration,
+    rows: &[Row],
+    origin: &str,
+    volume: Option<&str>,
+) -> Result<String, ProbeError> {
     let wrong = |message: &str| ProbeError::new(message, "measure random reads, writes and mixes of both");
     let surface = calibration.surfaces.iter().find(|surface| surface.pattern == Pattern::Random);
     let surface = surface.ok_or_else(|| wrong("too few random points for the model of a storage"))?;
     let measured: Vec<&Row> = rows.iter().filter(|row| row.iops.is_some()).collect();
     let random: Vec<&Row> = of(&measured, Pattern::Random);
-    let apart =
-        Apart::learn(surface, &random).ok_or_else(|| wrong("reads and writes cannot be told apart"))?;
-    let grid =
-        Grid::of(surface, &apart, &random).ok_or_else(|| wrong("no random point is of a closed loop"))?;
-    let mut text = "# A storage as `proofload calibrate` found it, for `proofload simulate --assumptions`.\n\
-                    # Latencies stand over block_bytes, outstanding and read_share, the last running fastest.\n\
-                    [measured.storage]\n"
-        .to_owned();
+    let grid = Grid::of(surface, &random).ok_or_else(|| wrong("no random point is of a closed loop"))?;
+    let mut text = format!(
+        "# A storage as `proofload calibrate` found it, for `proofload simulate --assumptions`.\n\
+         # Latencies stand over block_bytes, outstanding and read_share, the last running fastest.\n\
+         [measured.{:?}]\n",
+        volume.unwrap_or("storage")
+    );
     let mut line = |name: &str, value: String| {
         writeln!(text, "{name} = {{ value = {value}, source = {:?} }}", format!("measured: {origin}"))
             .expect("a text can be written to");
     };
     line("form", FORM.to_string());
+    line("left_out_percent", format!("{:.1}", surface.left_out.mean));
     line("block_bytes", list(&grid.blocks));
     line("outstanding", list(&grid.loads));
     line("read_share", list(&grid.shares));
@@ -50,9 +53,9 @@ pub fn model(calibration: &Calibration, rows: &[Row], origin: &str) -> Result<St
     line("proved", format!("{:?}", grid.proved));
     line("read_spread", list(&spread(random.iter().map(|row| row.reads))));
     line("write_spread", list(&spread(random.iter().map(|row| row.writes))));
-    let ratios = |pattern, share| apart.ratios(surface, &of(&measured, pattern), share);
-    let durable = ratios(Pattern::Sync, 0.0);
-    let mut writes = ratios(Pattern::Sequential, 0.0);
+    let of_kind = |pattern, share| ratios(surface, &of(&measured, pattern), share);
+    let durable = of_kind(Pattern::Sync, 0.0);
+    let mut writes = of_kind(Pattern::Sequential, 0.0);
     // A write with its sync takes no less than the write.
     for (at, ratio) in &durable {
         if nearest(surface, &writes, at) > *ratio {
@@ -60,11 +63,11 @@ pub fn model(calibration: &Calibration, rows: &[Row], origin: &str) -> Result<St
         }
     }
     for (name, known) in [
-        ("sequential_reads", ratios(Pattern::Sequential, 1.0)),
+        ("sequential_reads", of_kind(Pattern::Sequential, 1.0)),
         ("sequential_writes", writes),
         ("durable_writes", durable),
     ] {
-        if let Some(curve) = Curve::of(surface, &apart, &known) {
+        if let Some(curve) = Curve::of(surface, &known) {
             line(name, curve.text());
         }
     }
@@ -91,12 +94,12 @@ struct Grid {
 
 impl Grid {
     /// The grid through random points; `None` without one of a closed loop.
-    fn of(surface: &Surface, apart: &Apart, random: &[&Row]) -> Option<Grid> {
+    fn of(surface: &Surface, random: &[&Row]) -> Option<Grid> {
         let looped: Vec<&Row> = random.iter().filter(|row| closed(row).is_some()).copied().collect();
         let mut grid = Grid {
             blocks: axis(looped.iter().map(|row| row.point.block_bytes as f64)),
             loads: axis(looped.iter().filter_map(|row| closed(row))),
-            shares: axis(looped.iter().map(|row| row.point.read_share)),
+            shares: with_middles(&axis(looped.iter().map(|row| row.point.read_share))),
             read_ms: Vec::new(),
             write_ms: Vec::new(),
             proved: Vec::new(),
@@ -112,7 +115,7 @@ impl Grid {
                             == (block, Some(load), share)
                     };
                     let here: Vec<&Row> = looped.iter().filter(is_here).copied().collect();
-                    let (read, write) = apart.latencies(surface, &at, &here);
+                    let (read, write) = latencies(surface, &at, &here);
                     grid.read_ms.push(read);
                     grid.write_ms.push(write);
                     grid.proved.push(surface.is_near(&at));
@@ -132,7 +135,7 @@ struct Curve {
 
 impl Curve {
     /// The curve through points of one kind, each with its latency over a random one; `None` without any.
-    fn of(surface: &Surface, apart: &Apart, known: &[(MapPoint, f64)]) -> Option<Curve> {
+    fn of(surface: &Surface, known: &[(MapPoint, f64)]) -> Option<Curve> {
         let share = known.first()?.0[2];
         let values = |of: usize| axis(known.iter().map(|(at, _)| at[of].exp()));
         let (blocks, loads) = (values(0), values(1));
@@ -140,7 +143,7 @@ impl Curve {
         for block in &blocks {
             for load in &loads {
                 let at = [block.ln(), load.ln(), share];
-                ms.push(apart.alone(surface, &at) * nearest(surface, known, &at).exp());
+                ms.push(alone(surface, &at) * nearest(surface, known, &at).exp());
             }
         }
         Some(Curve { blocks, loads, ms })
@@ -156,58 +159,40 @@ fn of<'a>(rows: &[&'a Row], pattern: Pattern) -> Vec<&'a Row> {
     rows.iter().filter(|row| row.point.pattern == pattern).copied().collect()
 }
 
-/// How latencies of reads and of writes differ where both are under way.
-struct Apart(Option<Process>);
+/// Logarithm of the latency of points of one kind over that of random ones, by place.
+fn ratios(surface: &Surface, rows: &[&Row], share: f64) -> Vec<(MapPoint, f64)> {
+    let of_kind = rows.iter().filter(|row| row.point.read_share == share);
+    let ratios = of_kind.filter_map(|row| {
+        let outstanding = closed(row)?;
+        let at = place(row, outstanding);
+        let ms = row.mean_ms().or_else(|| Some(1e3 * outstanding / row.iops?))?;
+        Some((at, (ms / alone(surface, &at)).ln()))
+    });
+    ratios.collect()
+}
 
-impl Apart {
-    fn learn(surface: &Surface, random: &[&Row]) -> Option<Apart> {
-        let mixed = random.iter().filter_map(|row| {
-            let place = place(row, row.outstanding()?);
-            let ratio = row.writes.mean_ms? / row.reads.mean_ms?;
-            Some((surface.scaled(&place), ratio.ln()))
-        });
-        let (places, ratios): (Vec<_>, Vec<_>) = mixed.filter(|(_, ratio)| ratio.is_finite()).unzip();
-        if places.len() < MIXED_MIN {
-            return Some(Apart(None));
-        }
-        Process::fit(&places, &ratios, None).map(|process| Apart(Some(process)))
-    }
+/// Mean latency of a random read or write without the other, by the read share of the place.
+fn alone(surface: &Surface, at: &MapPoint) -> f64 {
+    let (read, write) = latencies(surface, at, &[]);
+    if at[2] == 1.0 { read } else { write }
+}
 
-    /// Logarithm of the latency of points of one kind over that of random ones, by place.
-    fn ratios(&self, surface: &Surface, rows: &[&Row], share: f64) -> Vec<(MapPoint, f64)> {
-        let of_kind = rows.iter().filter(|row| row.point.read_share == share);
-        let ratios = of_kind.filter_map(|row| {
-            let outstanding = closed(row)?;
-            let at = place(row, outstanding);
-            let ms = row.mean_ms().or_else(|| Some(1e3 * outstanding / row.iops?))?;
-            Some((at, (ms / self.alone(surface, &at)).ln()))
-        });
-        ratios.collect()
-    }
-
-    /// Mean latency of a random read or write without the other, by the read share of the place.
-    fn alone(&self, surface: &Surface, at: &MapPoint) -> f64 {
-        let (read, write) = self.latencies(surface, at, &[]);
-        if at[2] == 1.0 { read } else { write }
-    }
-
-    /// Mean latencies of a read and of a write in milliseconds at a place, at which `here` was measured.
-    fn latencies(&self, surface: &Surface, at: &MapPoint, here: &[&Row]) -> (f64, f64) {
-        let mean = |of: &dyn Fn(&Row) -> Option<f64>| {
-            let known: Vec<f64> = here.iter().filter_map(|row| of(row)).collect();
-            (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
-        };
-        let rate = mean(&|row| row.iops).unwrap_or_else(|| surface.at(at).mean.exp());
-        let all = 1e3 * at[1].exp() / rate;
-        let share = at[2];
-        let scaled = surface.scaled(at);
-        let ratio = self.0.as_ref().map_or(1.0, |process| process.at(&scaled).mean.exp());
-        let read = all / (share + (1.0 - share) * ratio);
-        let measured = |side: fn(&Row) -> Latency, own: f64, otherwise: f64| {
-            if own > 0.0 { mean(&|row| side(row).mean_ms).unwrap_or(otherwise) } else { otherwise }
-        };
-        (measured(|row| row.reads, share, read), measured(|row| row.writes, 1.0 - share, read * ratio))
-    }
+/// Mean latencies of a read and of a write in milliseconds at a place, at which `here` was measured.
+fn latencies(surface: &Surface, at: &MapPoint, here: &[&Row]) -> (f64, f64) {
+    let mean = |of: &dyn Fn(&Row) -> Option<f64>| {
+        let known: Vec<f64> = here.iter().filter_map(|row| of(row)).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    };
+    let [read, write] = surface.latencies(at);
+    let share = at[2];
+    let of_all = mean(&|row| row.iops).map(|rate| 1e3 * at[1].exp() / rate);
+    let measured = |side: fn(&Row) -> Latency, own: f64, otherwise: f64| match mean(&|row| side(row).mean_ms)
+    {
+        _ if own == 0.0 => otherwise,
+        Some(ms) => ms,
+        None => of_all.unwrap_or(otherwise),
+    };
+    (measured(|row| row.reads, share, read), measured(|row| row.writes, 1.0 - share, write))
 }
 
 /// Mean of the values of known places, the nearest with by far the most weight; at a known place its value, without any
@@ -236,6 +221,14 @@ fn axis(values: impl Iterator<Item = f64>) -> Vec<f64> {
         return values;
     }
     (0..AXIS_MOST).map(|index| values[index * last / (AXIS_MOST - 1)]).collect()
+}
+
+/// The values, and the middle between each two: latencies bend most over the read share.
+fn with_middles(values: &[f64]) -> Vec<f64> {
+    let middles = values.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0);
+    let mut all: Vec<f64> = values.iter().copied().chain(middles).collect();
+    all.sort_by(f64::total_cmp);
+    all
 }
 
 /// Median, 95th and 99th percentile over the mean, in the median of the points.

@@ -10,15 +10,15 @@ use solution::{EngineGeneration, Generation, InstanceSpec, Mix, Solution, TestKi
 const SHAPE: [&str; 4] =
     ["reads_per_batch", "writes_per_batch", "log_writes_per_batch", "log_file_kib_per_batch"];
 
-/// Rows for the rules of the grade and for the claim of the run.
-pub fn rows(solution: &Solution, world: WorldKind) -> Vec<Row> {
+/// Rows for the rules of the grade and for the claim of the run; `measured` as in [`plan::claim`].
+pub fn rows(solution: &Solution, world: WorldKind, measured: Option<&str>) -> Vec<Row> {
     let own = &solution.qualification;
     let tests: Vec<String> = match &own.tests {
         Some(kinds) => kinds.iter().map(|kind: &TestKind| kind.name().to_owned()).collect(),
         None => TESTS.map(str::to_owned).to_vec(),
     };
     let has_reference = has_published_shape(solution);
-    let claim = plan::claim(solution, world, tests.clone());
+    let claim = plan::claim(solution, world, measured, tests.clone());
     let mut rows = Vec::new();
     for condition in &CONDITIONS {
         let mut rule = Rule::published(condition);
@@ -94,7 +94,7 @@ database_mib = 64
     fn rules(more: &str) -> (Vec<Rule>, Claim) {
         let solution = Solution::parse(&format!("{SMALL}{more}"), "small.toml").expect("it is valid");
         let (mut rules, mut claim) = (Vec::new(), Claim::default());
-        for row in rows(&solution, WorldKind::Real) {
+        for row in rows(&solution, WorldKind::Real, None) {
             match row {
                 Row::Rule(row) => rules.push(row),
                 Row::Claim(row) => claim = row,
@@ -152,7 +152,7 @@ database_mib = 64
         for size in ["page_kib = 16", "log_file_kib = 5120"] {
             let text = SMALL.replace("name = \"DB\"", &format!("name = \"DB\"\n{size}"));
             let solution = Solution::parse(&text, "small.toml").expect("it is valid");
-            for row in rows(&solution, WorldKind::Real) {
+            for row in rows(&solution, WorldKind::Real, None) {
                 let Row::Rule(row) = row else { continue };
                 assert!(!SHAPE.contains(&&*row.name) || !row.holds(Some(28.0)), "{size}: {}", row.name);
             }

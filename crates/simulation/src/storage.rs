@@ -15,6 +15,7 @@
 //!
 //! Limits: of hosts that take no part nothing lies in a group. A spare stands in for any drive, of any enclosure.
 
+mod measured;
 mod pools;
 mod replicated;
 #[cfg(test)]
@@ -24,13 +25,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use array::{
     Array, ArrayError, Assumptions, Controller, Drive, DriveModel, Group, Hardware, HostCosts, Layout, Link,
-    MeasuredStorage, MirrorReads, Path, RemoteCopy, SharedArray, SharedMeasured, Target, TieredPool,
-    VolumePlacement, WhenLinkLost,
+    MeasuredPlace, MeasuredStorage, MirrorReads, Path, RemoteCopy, SharedArray, SharedMeasured, Target,
+    TieredPool, VolumePlacement, WhenLinkLost,
 };
-use solution::{
-    Behind, Deployment, Disk, Fault, FaultKind, HostSpec, Raid, Solution, SolutionError, StorageArray,
-    VolumeInfo,
-};
+use solution::{Behind, Deployment, Disk, HostSpec, Raid, Solution, SolutionError, StorageArray, VolumeInfo};
 
 use crate::hosts::Hosts;
 use crate::parts::{Backing, Modelled};
@@ -109,8 +107,8 @@ struct KnownPlan {
 #[derive(Clone)]
 enum BackingPlan {
     Array(Hardware),
-    /// With the place of each host; hosts of one place share the storage.
-    Measured(MeasuredStorage, BTreeMap<String, String>),
+    /// With the place of each volume by host and path.
+    Measured(Vec<MeasuredStorage>, BTreeMap<(String, String), MeasuredPlace>),
 }
 
 impl StoragePlan {
@@ -127,8 +125,8 @@ impl StoragePlan {
                 let array = SharedArray::new(array);
                 (Backing::Array(array.clone()), Box::new(array))
             }
-            BackingPlan::Measured(storage, places) => {
-                let measured = SharedMeasured::new(storage, seed, places);
+            BackingPlan::Measured(storages, places) => {
+                let measured = SharedMeasured::new(storages, seed, places);
                 (Backing::Measured(measured.clone()), Box::new(measured))
             }
         };
@@ -188,11 +186,14 @@ pub fn storage_plan(
         let processors = hosts.iter().map(|host| processors(solution, &deployments[*host])).collect();
         Ok(Some(KnownPlan { behind, costs, processors }))
     };
-    if let Some(storage) = assumptions.measured().map_err(bad)? {
-        has_no_parts(solution)?;
-        let (description, parts) = (storage.description(), Vec::new());
-        let place = |host: &HostSpec| (host.name.clone(), solution.place_of(host));
-        let known = known(BackingPlan::Measured(storage, solution.hosts.iter().map(place).collect()))?;
+    let (names, measured): (Vec<String>, Vec<MeasuredStorage>) =
+        assumptions.measured().map_err(bad)?.into_iter().unzip();
+    if !measured.is_empty() {
+        measured::has_no_parts(solution)?;
+        let told: Vec<String> = measured.iter().map(MeasuredStorage::description).collect();
+        let (description, parts) = (told.join("; "), Vec::new());
+        let places = measured::places(solution, deployments, &names)?;
+        let known = known(BackingPlan::Measured(measured, places))?;
         return Ok(StoragePlan { description, parts, known, seed });
     }
     let Some(spec) = &solution.array else {
@@ -208,16 +209,6 @@ pub fn storage_plan(
     );
     Array::new(hardware.clone(), seed).map_err(bad)?;
     Ok(StoragePlan { description, parts, known: known(BackingPlan::Array(hardware))?, seed })
-}
-
-/// Refuses faults of parts, which a measured storage does not have.
-fn has_no_parts(solution: &Solution) -> Outcome<()> {
-    let of_part = |fault: &Fault| !matches!(fault.kind, FaultKind::BitRot { .. });
-    let Some(index) = solution.faults.iter().position(of_part) else { return Ok(()) };
-    let message = "a measured storage has no parts that can fail, and was not probed in this state";
-    let help =
-        "take the fault out, or simulate the [array] of the solution file without the measured storage";
-    Err(solution.error(&format!("fault[{index}]"), message, Some(help.into())))
 }
 
 /// Host with its number of processors: that of the solution file, or one.

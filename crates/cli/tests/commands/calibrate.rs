@@ -131,10 +131,27 @@ fn a_probed_storage_is_simulated_without_a_described_one_and_nothing_beyond_its_
         let rule = told.lines().find(|line| line.contains("storage_probed")).unwrap();
         assert!(rule.contains("not proved"), "{points}: {rule}");
     }
+    let runs = std::fs::read_dir(at.join("runs")).unwrap().flatten().map(|run| run.path());
+    for run in runs {
+        let report = std::fs::read_to_string(run.join("report.json")).unwrap();
+        let claim = "predicted from measurements: ";
+        let named =
+            report.split(claim).nth(1).is_some_and(|rest| rest.contains(".csv; points that were left out"));
+        assert!(named && !report.contains("there is no [array]"), "{report}");
+        let (_, findings, stderr) = output(at, &["lint", run.to_str().unwrap()]);
+        assert!(!findings.contains("set out to show"), "{findings}{stderr}");
+    }
     let own = std::fs::read_to_string(at.join("own.toml")).unwrap();
     std::fs::write(at.join("later.toml"), own.replace("form = { value = 1,", "form = { value = 2,")).unwrap();
     let (status, _, stderr) = simulate("later.toml");
     assert!(status == 2 && stderr.contains("has form 2, this program reads form 1"), "{stderr}");
+    for (volume, wanted) in [("V", None), ("W", Some("no volume is called W"))] {
+        let (status, _, stderr) =
+            output(at, &["calibrate", "all.csv", "--out", "volume.toml", "--volume", volume]);
+        assert_eq!(status, 0, "{stderr}");
+        let (status, _, stderr) = simulate("volume.toml");
+        assert!(wanted.map_or(status != 2, |wanted| status == 2 && stderr.contains(wanted)), "{stderr}");
+    }
     let (status, stdout, stderr) = output(at, &["calibrate", "few.csv", "--out", "few.toml"]);
     assert!((status, stdout.as_str()) == (2, "") && stderr.contains("too few"), "{stderr}");
     assert!(!at.join("few.toml").exists(), "nothing half-written");

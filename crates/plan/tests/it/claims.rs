@@ -12,7 +12,7 @@ use testkit::claims::{HONEST, PERFORMANCE, ROWS};
 
 fn claimed(settings: &[Setting]) -> Option<Claim> {
     let solution = Solution::parse_with(&format!("{HONEST}{PERFORMANCE}"), "honest.toml", settings).ok()?;
-    Some(plan::claim(&solution, WorldKind::Simulated, Vec::new()))
+    Some(plan::claim(&solution, WorldKind::Simulated, None, Vec::new()))
 }
 
 /// Paths of all keys of the tables that a claim is made of.
@@ -80,7 +80,7 @@ fn each_harmful_change_is_in_the_claim_or_judged_by_the_run() {
 fn published_solutions_have_the_doubts_that_their_papers_leave() {
     let of = |text: &str| {
         let solution = Solution::parse(text, "published.toml").expect("it is valid");
-        let claim = plan::claim(&solution, WorldKind::Simulated, Vec::new());
+        let claim = plan::claim(&solution, WorldKind::Simulated, None, Vec::new());
         claim.doubts.into_iter().map(|doubt| doubt.part + ": " + &doubt.text).collect::<Vec<_>>()
     };
     let none: [&str; 0] = [];

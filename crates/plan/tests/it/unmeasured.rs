@@ -176,7 +176,7 @@ fn models(settings: &[String]) -> Vec<String> {
     let solution = Solution::parse_with(&in_pool(), "pool.toml", &settings)
         .unwrap_or_else(|error| panic!("{settings:?}: {error}"));
     let of = |world| {
-        let doubts = plan::claim(&solution, world, Vec::new()).doubts.into_iter();
+        let doubts = plan::claim(&solution, world, None, Vec::new()).doubts.into_iter();
         let about = doubts.filter_map(|doubt| {
             doubt.text.strip_prefix("no measurement has checked this model: ").map(str::to_owned)
         });
@@ -236,7 +236,7 @@ fn models_that_count_as_checked_are_in_a_published_solution() {
     };
     let golden = include_str!("../../../../solutions/exchange-se-golden.toml");
     let golden = Solution::parse(golden, "golden.toml").expect("it is valid");
-    let doubts = plan::claim(&golden, WorldKind::Simulated, Vec::new()).doubts;
+    let doubts = plan::claim(&golden, WorldKind::Simulated, None, Vec::new()).doubts;
     assert!(doubts.iter().all(|doubt| !doubt.text.contains("no measurement")), "{doubts:?}");
     for (path, _) in ROWS.iter().filter(|(_, backed)| matches!(backed, Published)) {
         let is_there = match path.strip_prefix("array.store.") {

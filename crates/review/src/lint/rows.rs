@@ -210,8 +210,10 @@ fn claim(data: &RunData, solution: &Solution, findings: &mut Findings) {
     if data.run.tool_version != env!("CARGO_PKG_VERSION") {
         return;
     }
-    let mut derived = plan::claim(solution, data.run.world, recorded.tests.clone());
     // What the storage model states is no part of the solution file.
+    let of_model = data.environment.iter().filter(|row| row.area == storage_model::AREA);
+    let measured = plan::measured_storage(of_model.map(|row| (&*row.name, &*row.value, &*row.note)));
+    let mut derived = plan::claim(solution, data.run.world, measured.as_deref(), recorded.tests.clone());
     let doubtful = data
         .environment
         .iter()

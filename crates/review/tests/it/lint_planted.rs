@@ -360,7 +360,7 @@ fn claim_that_its_solution_does_not_make_is_found() {
         data.run.solution_text = include_str!("../../../../solutions/laptop.toml").to_owned();
         data.run.tool_version = env!("CARGO_PKG_VERSION").to_owned();
         let solution = solution::Solution::parse(&data.run.solution_text, "s").expect("a solution file");
-        let mut claim = plan::claim(&solution, data.run.world, Vec::new());
+        let mut claim = plan::claim(&solution, data.run.world, None, Vec::new());
         change(&mut claim);
         data.claim = Some(claim);
         let report = Report::new(&data).expect("a report");
