@@ -5,8 +5,7 @@
 //!    that the database file was last given. At any doubt the database file is read.
 //! 2. While a page is written to the database file or to its slot, no slot counts as its copy.
 //! 3. Memory alone knows which slot holds which page. The directory that a closed database leaves behind is used if it
-//!    names the position at which the database was closed; after any other end the cache begins empty. Nothing is
-//!    synced: what a power cut takes fails the check.
+//!    names the position at which the database was closed; after any other end the cache begins empty.
 //! 4. A failed I/O takes the cache out of use until the next opening, and does nothing to the database.
 //!
 //! Limits: a page is admitted when it is read or written for the second time; the slot whose turn it is loses its
@@ -314,10 +313,12 @@ impl MetaCache {
         };
         let offset = self.offset(self.0.slots.borrow().capacity);
         let written = async {
+            // A slot that a directory names is durable before the directory is.
+            file.sync().await?;
             for (piece, at) in bytes.chunks(DIRECTORY_IO_BYTES).zip((offset..).step_by(DIRECTORY_IO_BYTES)) {
                 file.write(IoClass::MetaCacheWrite, at, smallvec![PageBuf::copy_of(piece)]).await?;
             }
-            Ok(())
+            file.sync().await
         };
         self.succeeded(written.await);
     }

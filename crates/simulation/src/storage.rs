@@ -106,7 +106,7 @@ struct KnownPlan {
 /// What is behind the hosts.
 #[derive(Clone)]
 enum BackingPlan {
-    Array(Hardware),
+    Array(Box<Hardware>),
     /// With the place of each volume by host and path.
     Measured(Vec<MeasuredStorage>, BTreeMap<(String, String), MeasuredPlace>),
 }
@@ -121,7 +121,7 @@ impl StoragePlan {
         };
         let (behind, model): (_, Box<dyn StorageModel>) = match behind {
             BackingPlan::Array(hardware) => {
-                let array = Array::new(hardware, seed).expect("it could be made when it was planned");
+                let array = Array::new(*hardware, seed).expect("it could be made when it was planned");
                 let array = SharedArray::new(array);
                 (Backing::Array(array.clone()), Box::new(array))
             }
@@ -208,7 +208,7 @@ pub fn storage_plan(
         hardware.controllers.len()
     );
     Array::new(hardware.clone(), seed).map_err(bad)?;
-    Ok(StoragePlan { description, parts, known: known(BackingPlan::Array(hardware))?, seed })
+    Ok(StoragePlan { description, parts, known: known(BackingPlan::Array(Box::new(hardware)))?, seed })
 }
 
 /// Host with its number of processors: that of the solution file, or one.
