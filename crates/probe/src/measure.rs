@@ -2,12 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use world::{
-    Bufs, Error, ErrorKind, File, OpenMode, PageBuf, PageCodec, SECTOR_BYTES, Task, TemplatePages, Time,
-    World,
+    Bufs, Duration, Error, ErrorKind, File, OpenMode, PageBuf, PageCodec, SECTOR_BYTES, Task, TemplatePages,
+    Time, World,
 };
 
 use crate::point::{Latency, Load, Pattern, Point, Row};

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn probe(points: &[Point]) -> Vec<Row> {
-        let times = FixedLatencyTimes { jitter: std::time::Duration::ZERO, ..FixedLatencyTimes::default() };
+        let times = FixedLatencyTimes { jitter: world::Duration::ZERO, ..FixedLatencyTimes::default() };
         let storage = Box::new(FixedLatency::new(1, times));
         let simulation = Simulation::new(1, SimConfig { storage, ..SimConfig::default() });
         let world = simulation.host("h");
@@ -189,7 +189,7 @@ mod tests {
         simulation.run_until(async {
             let folders = ["/v".to_owned(), "/w".to_owned()];
             let ground = Ground::make(&world, &folders, 33 << 20).await.unwrap();
-            ground.warm(&world, world.now() + std::time::Duration::from_secs(1)).await.unwrap();
+            ground.warm(&world, world.now() + world::Duration::from_secs(1)).await.unwrap();
             assert_eq!(world.io_totals().read_bytes, 66 << 20);
             ground.warm(&world, world.now()).await.unwrap();
             assert_eq!(world.io_totals().read_bytes, 66 << 20, "its time was over");

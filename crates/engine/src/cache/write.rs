@@ -133,7 +133,7 @@ impl Cache {
             self.0.written.wait().await;
         } else if misses > 0 {
             // Everything is held by operations: wait until some of them end.
-            self.0.world.sleep(std::time::Duration::from_millis(1)).await;
+            self.0.world.sleep(world::Duration::from_millis(1)).await;
         }
     }
 

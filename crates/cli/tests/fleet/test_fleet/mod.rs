@@ -69,7 +69,7 @@ impl TestFleet {
         self.start(host, &arguments, &format!("{name}.log"))
     }
 
-    /// Starts an agent from a copy of the program with one more byte, so that its digest differs from the controller's.
+    /// Starts an agent from a copy of the program with more bytes, so that its digest differs from the controller's.
     pub fn agent_of_another_build(&self, host: usize) -> Program {
         let program = self.path("other-build");
         let bytes = std::fs::read(env!("CARGO_BIN_EXE_proofload")).expect("readable");
