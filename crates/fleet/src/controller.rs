@@ -243,7 +243,9 @@ impl Controller {
                 }
                 _ = ticks.tick() => {
                     bus.say(CONTROLLERS, format(&self.membership.head(self.started_unix_ns, false))).await;
-                    self.membership.tick(self.clock.now_ns(), self.unix_ns(), bus.is_connected());
+                    let now_ns = self.clock.now_ns();
+                    let hears = self.bus_watch.has_heard(now_ns, bus.is_connected());
+                    self.membership.tick(now_ns, self.unix_ns(), hears);
                     self.save()?;
                     self.give_sign();
                     self.look_at_bus(bus, watcher)?;

@@ -296,7 +296,8 @@ impl Membership {
         self.orders(&host, nonce, now_unix_ns, refused)
     }
 
-    /// Advances the clock. `hears`: the bus is connected. Without it no host counts as silent.
+    /// Advances the clock. `hears`: the bus was connected and this controller read it. Otherwise no host counts as
+    /// silent.
     pub fn tick(&mut self, now_ns: u64, now_unix_ns: u64, hears: bool) {
         if !hears {
             self.hears_since_ns = now_ns;

@@ -62,10 +62,14 @@ kind = "database_checksum"
 fn the_programme_runs_and_leaves_evidence_and_clean_takes_the_databases_away() {
     let folder = folder(&format!("{LATENCIES_NOT_JUDGED}{ALL}"));
     let (status, stdout, stderr) = output(folder.path(), &["run", "small.toml"]);
-    let only_stalls = |stdout: &str| {
-        stdout.lines().filter(|row| row.ends_with("FAIL")).all(|row| row.contains("page_fault_stalls"))
+    // The machine decides how often a small cache stalls, and whether any I/O falls into the short window.
+    let is_of_machine = |row: &str| {
+        row.contains("page_fault_stalls")
+            || (row.contains("_latency_") && row.split_whitespace().nth(1) == Some("-"))
     };
-    assert!(status == 0 || (status == 1 && only_stalls(&stdout)), "{status}\n{stdout}\n{stderr}");
+    let failed: Vec<&str> = stdout.lines().filter(|row| row.ends_with("FAIL")).collect();
+    assert!(failed.iter().all(|row| is_of_machine(row)), "{stdout}\n{stderr}");
+    assert_eq!(status, i32::from(!failed.is_empty()), "{stdout}\n{stderr}");
     assert!(stderr.contains("will write below") && stderr.contains("data/v"), "{stderr}");
     let first = runs(folder.path());
     assert_eq!(first.len(), 1);

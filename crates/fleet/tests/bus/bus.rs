@@ -158,7 +158,7 @@ impl Fleet {
             when_lost: WhenLost::Finish,
             when_alone: WhenAlone::Finish,
             alone_after_ms: 60_000,
-            assemble_limit_ms: 30_000,
+            assemble_limit_ms: 600_000,
         }
     }
 

@@ -106,7 +106,7 @@ impl TestFleet {
             when_lost: WhenLost::Finish,
             when_alone: WhenAlone::Finish,
             alone_after_ms: 60_000,
-            assemble_limit_ms: 60_000,
+            assemble_limit_ms: 600_000,
         }
     }
 

@@ -199,10 +199,11 @@ fn a_controller_that_takes_a_run_up_ends_when_a_host_sends_other_evidence_than_i
         let _agent = fleet.agent("host.0", Arc::new(Waiting));
         let state = fleet.root.path().join("state").join(token("host.0"));
         let evidence = state.join("runs/run-1");
-        let mut first = fleet.controller(fleet.plan());
+        let (mut first, mut watcher) = (fleet.controller(fleet.plan()), Listener::default());
+        let notes = watcher.notes.clone();
         let begun = until(|| evidence.join("run.db").exists());
         tokio::select! {
-            result = async { first.conduct(&mut Listener::default()).await } => panic!("ended early: {result:?}"),
+            result = first.conduct(&mut watcher) => panic!("ended early: {result:?}, {:?}", notes.borrow()),
             () = begun => {}
         }
         drop(first);

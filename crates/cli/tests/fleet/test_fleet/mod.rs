@@ -220,7 +220,8 @@ impl TestFleet {
             .collect()
     }
 
-    /// Asserts that the run passed. Page fault stalls do not count: the caches here are small.
+    /// Asserts that the run passed, as far as the machine does not decide it: how often a small cache stalls, and
+    /// whether any I/O falls into a short window.
     pub fn assert_passed(&self, status: i32) {
         assert!((0..2).contains(&status), "{status}\n{}", self.all_logs());
         let report = self.report();
@@ -228,9 +229,12 @@ impl TestFleet {
         let verdicts = tests.chain([&report["run_verdicts"]]).filter_map(Value::as_array).flatten();
         let is_open = |verdict: &&Value| verdict["outcome"] == "fail" || verdict["outcome"] == "unproved";
         let failed: Vec<&Value> = verdicts.filter(is_open).collect();
-        let only_stalls = failed.iter().all(|verdict| verdict["rule"] == "page_fault_stalls");
+        let is_of_machine = |verdict: &&Value| {
+            let rule = verdict["rule"].as_str().unwrap_or_default();
+            rule == "page_fault_stalls" || (rule.contains("_latency_") && verdict["measured"].is_null())
+        };
         assert!(
-            only_stalls && status == i32::from(!failed.is_empty()),
+            failed.iter().all(is_of_machine) && status == i32::from(!failed.is_empty()),
             "{status}, {failed:?}\n{}",
             self.all_logs()
         );
