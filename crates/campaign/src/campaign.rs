@@ -8,6 +8,7 @@ use solution::{Deployment, TestKind, TestSpec};
 use world::World;
 
 use crate::barrier::{Alone, Barrier};
+use crate::climb::{Climb, Climbed, Steps};
 use crate::error::CampaignError;
 use crate::host::Host;
 use crate::progress::Watcher;
@@ -58,27 +59,55 @@ pub fn run_in_step<'a>(
     watcher: &'a mut dyn Watcher,
     barrier: &'a dyn Barrier,
 ) -> CampaignFuture<'a> {
-    let host = Rc::new(Host::start(&world, deployment));
-    let campaign = Campaign {
-        world,
-        deployment,
-        host,
-        recorder,
-        watcher,
-        barrier,
-        seed,
-        next_batch: 0,
-        tuned_sessions: None,
-        logs: Logs::Free,
-        tests: tests.len() as u32,
-        verdicts: Vec::new(),
-    };
-    Box::pin(campaign.carry_out(tests))
+    let campaign = Campaign::new(world, deployment, seed, (recorder, watcher, barrier), tests.len() as u32);
+    Box::pin(campaign.carry_out(tests, None))
+}
+
+/// Carries out a climb on the host that `deployment` describes, and passes rows to `recorder` as they arise.
+pub fn climb<'a>(
+    world: World,
+    deployment: &'a Deployment,
+    tests: &'a Climbed,
+    seed: u64,
+    (recorder, watcher): (&'a mut dyn Recorder, &'a mut dyn Watcher),
+    climb: &'a mut dyn Climb,
+) -> CampaignFuture<'a> {
+    let most = tests.before.len() as u32 + tests.steps_max;
+    let campaign = Campaign::new(world, deployment, seed, (recorder, watcher, &Alone), most);
+    Box::pin(campaign.carry_out(&tests.before, Some((&tests.step, climb))))
+}
+
+impl<'a> Campaign<'a> {
+    /// Campaign of `tests` tests that has not begun.
+    fn new(
+        world: World,
+        deployment: &'a Deployment,
+        seed: u64,
+        (recorder, watcher, barrier): (&'a mut dyn Recorder, &'a mut dyn Watcher, &'a dyn Barrier),
+        tests: u32,
+    ) -> Campaign<'a> {
+        Campaign {
+            host: Rc::new(Host::start(&world, deployment)),
+            world,
+            deployment,
+            recorder,
+            watcher,
+            barrier,
+            seed,
+            next_batch: 0,
+            load: deployment.load,
+            tuned_sessions: None,
+            logs: Logs::Free,
+            tests,
+            verdicts: Vec::new(),
+        }
+    }
 }
 
 impl Campaign<'_> {
-    async fn carry_out(mut self, tests: &[TestSpec]) -> CampaignOutcome {
-        let mut error = self.run_all(tests).await.err();
+    /// Carries out the tests, then the steps of the climb if there is one.
+    async fn carry_out(mut self, tests: &[TestSpec], climb: Option<Steps<'_>>) -> CampaignOutcome {
+        let mut error = self.run_all(tests, climb).await.err();
         // Databases that can be closed cleanly are, also after an error.
         let closed = self.host.close().await;
         error = error.or(closed.err());
@@ -88,7 +117,7 @@ impl Campaign<'_> {
         CampaignOutcome { verdicts: self.verdicts, error }
     }
 
-    async fn run_all(&mut self, tests: &[TestSpec]) -> Result<(), CampaignError> {
+    async fn run_all(&mut self, tests: &[TestSpec], climb: Option<Steps<'_>>) -> Result<(), CampaignError> {
         self.record_deployment()?;
         let names = titles(tests);
         for ((ordinal, spec), name) in (1..).zip(tests).zip(&names) {
@@ -98,10 +127,14 @@ impl Campaign<'_> {
             self.run_one(ordinal, spec, name).await?;
             self.recorder.flush()?;
         }
-        Ok(())
+        match climb {
+            Some(steps) => self.climb(tests.len() as u32, steps).await,
+            None => Ok(()),
+        }
     }
 
-    async fn run_one(&mut self, ordinal: u32, spec: &TestSpec, name: &str) -> Result<(), CampaignError> {
+    /// Carries out one test.
+    pub async fn run_one(&mut self, ordinal: u32, spec: &TestSpec, name: &str) -> Result<(), CampaignError> {
         match spec.kind {
             TestKind::Init => self.init(ordinal, name, spec).await,
             TestKind::Tune => self.tune(ordinal, name, spec).await,

@@ -13,6 +13,7 @@ mod campaign;
 mod checksums;
 pub mod choice;
 mod classes;
+mod climb;
 mod devices;
 pub mod drill;
 mod error;
@@ -36,7 +37,8 @@ mod tuning;
 pub mod verdict;
 pub mod window;
 
-pub use campaign::{CampaignFuture, CampaignOutcome, run, run_in_step, titles};
+pub use campaign::{CampaignFuture, CampaignOutcome, climb, run, run_in_step, titles};
+pub use climb::{Climb, Climbed};
 pub use error::CampaignError;
 pub use host::database_path;
 pub use meta_cache::meta_cache_path;

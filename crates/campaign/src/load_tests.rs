@@ -91,7 +91,7 @@ impl Campaign<'_> {
         let (window, batches) = self.stop_load(&mut test, driving, measured).await?;
         let closed = self.host.close().await;
         let window = Window { batches, ..window };
-        let (load, generation) = (&self.deployment.load, self.deployment.generation);
+        let (load, generation) = (&self.load, self.deployment.generation);
         let verdicts = judge_load(ordinal, self.host_name(), &window, &test.row.limits, load, generation);
         self.judge_all(verdicts)?;
         let maintained = closed.and_then(|bad_pages| self.judge_maintenance(ordinal, bad_pages));
@@ -141,8 +141,8 @@ impl Campaign<'_> {
 
     /// Load mode of the solution file; if it names none, sessions as found by `tune`.
     pub fn mode(&self) -> Result<Mode, CampaignError> {
-        let idle_factor = self.deployment.load.idle_factor;
-        Ok(match self.deployment.load.mode {
+        let idle_factor = self.load.idle_factor;
+        Ok(match self.load.mode {
             LoadMode::Closed { sessions } => Mode::Closed { sessions, idle_factor },
             LoadMode::Tuned => {
                 let sessions = self.tuned_sessions.ok_or(CampaignError::NotTuned)?;
@@ -158,7 +158,7 @@ impl Campaign<'_> {
     }
 
     fn load_parameters(&self, mode: Mode) -> Vec<Parameter> {
-        let load = &self.deployment.load;
+        let load = &self.load;
         let parameter = |name: &str, value: String| Parameter { name: name.into(), value };
         let how = match mode {
             Mode::Closed { sessions, idle_factor } => {
@@ -201,7 +201,7 @@ impl Campaign<'_> {
             ("Checkpoint depth", mib(engine.checkpoint_depth_bytes)),
             ("Log buffer per instance, at most", mib(LOG_BUFFER_BYTES as u64)),
             (Parameter::MAINTENANCE, maintenance),
-            ("Copies of each database", self.deployment.load.copies.to_string()),
+            ("Copies of each database", self.load.copies.to_string()),
         ]
         .into_iter()
         .map(|(name, value)| Parameter { name: name.into(), value })
@@ -209,8 +209,8 @@ impl Campaign<'_> {
     }
 
     fn note_load(&mut self, test: &mut Running, mode: Mode) -> Result<(), CampaignError> {
-        test.row.target_iops = self.deployment.load.target_iops;
-        test.row.iops_per_mailbox = self.deployment.load.iops_per_mailbox;
+        test.row.target_iops = self.load.target_iops;
+        test.row.iops_per_mailbox = self.load.iops_per_mailbox;
         match mode {
             Mode::Closed { sessions, .. } => test.row.sessions = Some(sessions),
             Mode::Paced { batches_per_s, .. } => test.row.target_batches_per_s = Some(batches_per_s),
@@ -221,7 +221,7 @@ impl Campaign<'_> {
     /// Starts maintenance and the reading of logs for passive copies, as in the solution file.
     pub async fn start_background(&self) -> Result<(), CampaignError> {
         let engine = self.deployment.engine;
-        let extra_copies = self.deployment.load.copies.saturating_sub(1) as usize;
+        let extra_copies = self.load.copies.saturating_sub(1) as usize;
         let maintenance = maintenance_config(&engine);
         let start = move |state: Rc<crate::host::ShardState>, instance: usize| async move {
             let open = state.open_instance(instance)?;
@@ -241,7 +241,7 @@ impl Campaign<'_> {
     pub fn drive(&self, mode: Mode) -> Driving {
         let load = Load::new(&self.world, self.host.databases.len() as u32, self.next_batch, None);
         let (host, seed): (Rc<Host>, u64) = (self.host.clone(), self.seed);
-        let mix = mix_of(&self.deployment.load);
+        let mix = mix_of(&self.load);
         let batch = move |database, number| host.batch(mix, seed, database, number);
         let task = self.world.spawn(load.clone().run(mode, batch));
         Driving { load, task }
@@ -428,7 +428,7 @@ impl Campaign<'_> {
     /// Adjusts a paced load to its target, by the measured I/O per batch. In the window, which began at `opened`, it
     /// aims at the target for the whole window.
     fn keep_pace(&self, test: &Running, opened: Option<Time>, load: &Load<CampaignError>) {
-        let LoadMode::PacedIops { iops } = self.deployment.load.mode else { return };
+        let LoadMode::PacedIops { iops } = self.load.mode else { return };
         let done = [IoClass::TransactionalRead, IoClass::TransactionalWrite]
             .iter()
             .map(|class| test.seen.class(*class).count)

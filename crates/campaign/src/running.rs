@@ -12,7 +12,7 @@ use results::{
     ClassTotals, Database, DatabaseSize, Event, Instance, IoClass, Origin, Parameter, Recorder, Row,
     Severity, Test, Verdict, Volume,
 };
-use solution::{Deployment, TestSpec};
+use solution::{Deployment, LoadSpec, TestSpec};
 use world::{Duration, LocalFuture, Time, World};
 
 use crate::barrier::Barrier;
@@ -45,6 +45,8 @@ pub struct Campaign<'a> {
     pub seed: u64,
     /// Number of the next batch.
     pub next_batch: u64,
+    /// Load of the next test: that of the deployment, or of a step of a climb.
+    pub load: LoadSpec,
     /// Number of sessions that the test `tune` chose.
     pub tuned_sessions: Option<u32>,
     /// Origin of the logs that the next test may find.
@@ -179,7 +181,7 @@ impl Campaign<'_> {
             target_iops: None,
             target_batches_per_s: None,
             iops_per_mailbox: None,
-            copies: self.deployment.load.copies,
+            copies: self.load.copies,
             parameters,
             limits: Vec::new(),
         };

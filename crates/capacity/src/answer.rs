@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use results::figures::{counted, number};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::limits::PlanLimit;
 use crate::probe::{Figure, Probed};
+use crate::search::Shape;
 
 /// Answer of `proofload capacity`: the mailboxes that a solution carries.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -20,29 +21,31 @@ pub struct Capacity {
     pub mailboxes_wanted: u64,
     /// Failure whose load the surviving servers must carry.
     pub failure: String,
-    /// Servers that are simulated together; empty with `--plan-only`.
+    /// Servers that are simulated together, or the one whose storage was measured; empty with `--plan-only`.
     pub servers: Vec<String>,
     /// Answers: the solution as described first, then each variation.
     pub variants: Vec<Variant>,
 }
 
 /// Answer for the solution as described, or with one change.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Variant {
     /// What is changed; `None` for the solution as described.
     pub changed: Option<String>,
     /// Limits of the plan, lowest first.
     pub plan_limits: Vec<PlanLimit>,
-    /// Result of the simulations; `None` with `--plan-only`.
-    pub simulated: Option<Simulated>,
+    /// Result of the simulations; `None` with `--plan-only` and `--run`.
+    pub simulated: Option<Searched>,
+    /// Result of the climb on real storage (`--run`).
+    pub measured: Option<Searched>,
 }
 
-/// Result of the simulations of one variant.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Simulated {
+/// Result of the simulations of one variant, or of the climb on real storage.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Searched {
     /// How the search ended.
     pub found: FoundKind,
-    /// Number of mailboxes at which no simulation broke a limit.
+    /// Number of mailboxes at which no measurement broke a limit.
     pub mailboxes: Option<u64>,
     /// Interval of mailboxes in which the limit lies: the bracket of the search, or the 90 % interval of the limit
     /// where seeds scatter.
@@ -51,39 +54,41 @@ pub struct Simulated {
     pub binds: Option<Binds>,
     /// Limit that binds next.
     pub next: Option<Binds>,
-    /// Simulations in the order in which they ran.
+    /// Measurements in the order in which they ran.
     pub probes: Vec<Probed>,
+    /// Reason why the search ended before its answer was sure; `None` if it did not.
+    pub incomplete: Option<String>,
     /// Parts of the answer that nothing backs: assumed storage, failed checks of the plan.
     pub doubts: Vec<String>,
 }
 
 /// How the search for the capacity ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundKind {
     /// The search found a limit of the storage.
     Carried,
     /// A limit of the plan ends the range, and below it the storage breaks no limit.
     CarriedByPlan,
-    /// The largest number that was simulated breaks no limit.
+    /// The largest number that was measured breaks no limit.
     NoLimitInRange,
-    /// Every number that was simulated breaks a limit.
+    /// Every number that was measured breaks a limit.
     NoneInRange,
 }
 
 /// Limit that binds, and its place.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Binds {
     /// Name of the limit.
     pub limit: String,
     /// Database, host or kind of volume that reaches the limit first.
     pub place: String,
-    /// Mailboxes at which the limit binds; `None` if no simulation reached it.
+    /// Mailboxes at which the limit binds; `None` if no measurement reached it.
     pub mailboxes: Option<u64>,
     /// Used share of the limit at the answer, percent; `None` for a limit of the plan.
     pub used_percent: Option<f64>,
     /// `cliff` if the figure gets worse by 10 % or more for each percent of load, else `slope`.
-    pub shape: Option<&'static str>,
+    pub shape: Option<Shape>,
     /// Busiest part of the storage where the limit is broken, with its utilisation in percent.
     pub busiest: Option<(String, f64)>,
 }
@@ -94,9 +99,9 @@ impl Capacity {
         self.variants.first().is_some_and(|variant| variant.carries() >= Some(self.mailboxes_wanted))
     }
 
-    /// Mailboxes that the solution as described carries by simulation.
+    /// Mailboxes that the solution as described carries by simulation or measurement.
     pub fn carried(&self) -> Option<u64> {
-        self.variants.first()?.simulated.as_ref()?.mailboxes
+        self.variants.first()?.searched()?.mailboxes
     }
 
     /// Formats the answer for people.
@@ -108,7 +113,11 @@ impl Capacity {
             self.failure
         );
         if !self.servers.is_empty() {
-            let _ = writeln!(out, "simulated together: {}", self.servers.join(", "));
+            let how = match self.variants.iter().any(|variant| variant.measured.is_some()) {
+                true => "measured on the storage of",
+                false => "simulated together",
+            };
+            let _ = writeln!(out, "{how}: {}", self.servers.join(", "));
         }
         for variant in &self.variants {
             variant.write(&mut out, self.mailboxes_wanted);
@@ -118,10 +127,14 @@ impl Capacity {
 }
 
 impl Variant {
-    /// Mailboxes that the variant carries: by simulation, else by the lowest limit of the plan.
+    fn searched(&self) -> Option<&Searched> {
+        self.measured.as_ref().or(self.simulated.as_ref())
+    }
+
+    /// Mailboxes that the variant carries: by simulation or measurement, else by the lowest limit of the plan.
     pub fn carries(&self) -> Option<u64> {
-        match &self.simulated {
-            Some(simulated) => simulated.mailboxes,
+        match self.searched() {
+            Some(searched) => searched.mailboxes,
             // Limits that allow none hang on something else than mailboxes, and fail the plan itself.
             None => {
                 self.plan_limits.iter().map(|limit| limit.mailboxes.unwrap_or(0)).min().or(Some(u64::MAX))
@@ -140,19 +153,25 @@ impl Variant {
         if self.plan_limits.is_empty() {
             out.push_str("  the plan reaches no limit\n");
         }
-        if let Some(simulated) = &self.simulated {
-            let _ = writeln!(out, "\n{name}, simulated");
-            simulated.write(out, wanted);
+        for (how, searched) in [("simulated", &self.simulated), ("measured", &self.measured)] {
+            if let Some(searched) = searched {
+                let _ = writeln!(out, "\n{name}, {how}");
+                searched.write(out, wanted);
+            }
         }
     }
 }
 
-impl Simulated {
+impl Searched {
     fn write(&self, out: &mut String, wanted: u64) {
-        let _ =
-            writeln!(out, "  {:>12} {:>5} {:>10}  {:<6} tightest limit", "mailboxes", "seed", "target/s", "");
+        let number_of = if self.probes.iter().any(|probed| probed.test.is_some()) { "test" } else { "seed" };
+        let _ = writeln!(
+            out,
+            "  {:>12} {number_of:>5} {:>10}  {:<6} tightest limit",
+            "mailboxes", "target/s", ""
+        );
         let mut probes: Vec<&Probed> = self.probes.iter().collect();
-        probes.sort_by_key(|probed| (probed.mailboxes, probed.seed));
+        probes.sort_by_key(|probed| (probed.mailboxes, probed.number()));
         for probed in probes {
             let _ = writeln!(out, "  {}", line(probed));
         }
@@ -177,19 +196,29 @@ impl Simulated {
                 let _ = writeln!(out, "  {word}: {}", binds.text());
             }
         }
+        if let Some(why) = &self.incomplete {
+            let _ = writeln!(out, "  incomplete, the best answer so far: {why}");
+        }
         for doubt in &self.doubts {
             let _ = writeln!(out, "  not backed: {doubt}");
         }
     }
 }
 
-/// Formats one simulation as a line.
+/// Formats one measurement as a line.
 pub fn line(probed: &Probed) -> String {
     let word = if probed.holds { "holds" } else { "BREAKS" };
     let target = probed.target_iops.map_or(String::new(), |iops| number(iops, 1));
     let tightest = probed.tightest().map_or(String::new(), Figure::text);
-    let (mailboxes, seed) = (number(probed.mailboxes as f64, 0), probed.seed);
-    format!("{mailboxes:>12} {seed:>5} {target:>10}  {word:<6} {tightest}")
+    let (mailboxes, ordinal) = (number(probed.mailboxes as f64, 0), probed.number());
+    format!("{mailboxes:>12} {ordinal:>5} {target:>10}  {word:<6} {tightest}")
+}
+
+impl Probed {
+    /// Number by which the measurement is found: its test in the run folder, or its seed.
+    fn number(&self) -> u64 {
+        self.test.map_or(self.seed, u64::from)
+    }
 }
 
 impl Figure {
@@ -221,8 +250,10 @@ impl Binds {
             }
             (None, None) => {}
         }
-        if let Some(shape) = self.shape {
-            let _ = write!(text, "; a {shape}");
+        match self.shape {
+            Some(Shape::Cliff) => text.push_str("; a cliff"),
+            Some(Shape::Slope) => text.push_str("; a slope"),
+            None => {}
         }
         if let Some((part, busy)) = &self.busiest {
             let _ = write!(text, "; busiest: {part}, {}", percent(*busy));

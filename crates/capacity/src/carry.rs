@@ -6,16 +6,17 @@ use simulation::{Assumptions, WishError};
 use solution::{Scope, Solution};
 use world::sim::{SideFn, processors, side_by_side};
 
-use crate::answer::{Binds, Capacity, FoundKind, Simulated, Variant, line};
+use crate::answer::{Binds, Capacity, FoundKind, Searched, Variant, line};
 use crate::limits::{PlanLimit, ceiling, highest, plan_limits};
 use crate::probe::{LIMITS, Probed, Simulating, probe, servers};
 use crate::scale::Scaling;
-use crate::search::{Answer, Found, Limit, Measured, Probe, Search, Shape, Step};
+use crate::search::{Answer, Found, Limit, Measured, Probe, Search, Step};
 
 /// Largest multiple of the file's mailboxes that is simulated if the plan has no limit.
 const MOST_TIMES: u64 = 64;
 
 /// Variant of a solution: as described, or with one change.
+#[derive(Debug, Clone)]
 pub struct Case {
     /// What is changed; `None` for the solution as described.
     pub changed: Option<String>,
@@ -24,28 +25,38 @@ pub struct Case {
 }
 
 /// Search of one variant that is under way.
-struct Looking<'a> {
-    scaling: Scaling<'a>,
-    limits: Vec<PlanLimit>,
-    search: Search,
+pub struct Looking<'a> {
+    /// Solution with any number of mailboxes.
+    pub scaling: Scaling<'a>,
+    /// Limits of the plan.
+    pub limits: Vec<PlanLimit>,
+    /// Number of mailboxes at which the search starts.
+    pub start: u64,
+    /// State of the search.
+    pub search: Search,
     probes: Vec<Probed>,
 }
 
-/// Computes the answers from limits of the plan alone, the solution as described first.
+/// Computes the answer for each case from limits of the plan alone.
 ///
 /// # Errors
 /// The file says too little about its users to plan it.
-pub fn by_plan(cases: &[Case]) -> Result<Capacity, WishError> {
+pub fn by_plan(cases: &[Case]) -> Result<Vec<Variant>, WishError> {
     let mut variants = Vec::new();
     for case in cases {
         let plan_limits = plan_limits(&Scaling::of(&case.solution)?);
-        variants.push(Variant { changed: case.changed.clone(), plan_limits, simulated: None });
+        variants.push(Variant {
+            changed: case.changed.clone(),
+            plan_limits,
+            simulated: None,
+            measured: None,
+        });
     }
-    told(cases, Vec::new(), variants)
+    Ok(variants)
 }
 
-/// Computes the answers by plan and simulation, the solution as described first. Calls `tell` with a line for each
-/// simulation. `None` if the user asked for the end.
+/// Computes the answer for each case by plan and simulation. Calls `tell` with a line for each simulation. `None` if
+/// the user asked for the end.
 ///
 /// # Errors
 /// The file says too little about its users to plan it, or of its storage to simulate it.
@@ -54,10 +65,10 @@ pub fn by_simulation(
     how: Simulating<'_>,
     seed: u64,
     tell: &mut dyn FnMut(&str),
-) -> Result<Option<Capacity>, WishError> {
+) -> Result<Option<Vec<Variant>>, WishError> {
     let mut looking = Vec::new();
     for case in cases {
-        looking.push(Looking::new(&case.solution, seed)?);
+        looking.push(Looking::new(Scaling::of(&case.solution)?, seed)?);
     }
     loop {
         let wanted: Vec<(usize, Probe)> = looking
@@ -84,14 +95,30 @@ pub fn by_simulation(
     }
     let mut variants = Vec::new();
     for (case, looked) in cases.iter().zip(looking) {
-        let simulated = Some(looked.answer(how.assumptions)?);
-        variants.push(Variant { changed: case.changed.clone(), plan_limits: looked.limits, simulated });
+        let mut simulated = looked.answer();
+        let at = simulated.mailboxes.unwrap_or(looked.scaling.mailboxes);
+        simulated.doubts = doubts(&looked.scaling.solution(at)?, how.assumptions);
+        let (changed, simulated) = (case.changed.clone(), Some(simulated));
+        variants.push(Variant { changed, plan_limits: looked.limits, simulated, measured: None });
     }
-    told(cases, servers(&cases[0].solution), variants).map(Some)
+    Ok(Some(variants))
 }
 
-fn told(cases: &[Case], servers: Vec<String>, variants: Vec<Variant>) -> Result<Capacity, WishError> {
-    let solution = &cases[0].solution;
+/// Puts the answers together: that of the solution as described, then those of its variations.
+///
+/// # Errors
+/// The file says too little about its users to plan it.
+pub fn together(solution: &Solution, variants: Vec<Variant>) -> Result<Capacity, WishError> {
+    let is_simulated = variants.iter().any(|variant| variant.simulated.is_some());
+    told(solution, if is_simulated { servers(solution) } else { Vec::new() }, variants)
+}
+
+/// As [`together`], with the servers that were loaded.
+pub fn told(
+    solution: &Solution,
+    servers: Vec<String>,
+    variants: Vec<Variant>,
+) -> Result<Capacity, WishError> {
     let planned = plan::plan(solution, &[])?;
     Ok(Capacity {
         schema_version: 1,
@@ -104,9 +131,11 @@ fn told(cases: &[Case], servers: Vec<String>, variants: Vec<Variant>) -> Result<
 }
 
 impl<'a> Looking<'a> {
-    /// Prepares the search between the smallest load that can be simulated and the lowest limit of the plan.
-    fn new(solution: &'a Solution, seed: u64) -> Result<Looking<'a>, WishError> {
-        let scaling = Scaling::of(solution)?;
+    /// Prepares the search between the smallest load that can be measured and the lowest limit of the plan.
+    ///
+    /// # Errors
+    /// No load can be measured.
+    pub fn new(scaling: Scaling<'a>, seed: u64) -> Result<Looking<'a>, WishError> {
         let limits = plan_limits(&scaling);
         let most = scaling.mailboxes.saturating_mul(MOST_TIMES);
         let most = ceiling(&limits).map_or(most, |(mailboxes, _)| mailboxes.min(most));
@@ -116,8 +145,9 @@ impl<'a> Looking<'a> {
         scaling.solution(known)?;
         let refused = |mailboxes| scaling.solution(mailboxes).is_err();
         let least = highest(1, known, refused).map_or(1, |mailboxes| mailboxes + 1);
+        let start = start.clamp(least, most);
         let search = Search::new(least, most, start, seed);
-        Ok(Looking { scaling, limits, search, probes: Vec::new() })
+        Ok(Looking { scaling, limits, start, search, probes: Vec::new() })
     }
 
     fn wanted(&self) -> Vec<Probe> {
@@ -127,19 +157,21 @@ impl<'a> Looking<'a> {
         }
     }
 
-    fn add(&mut self, probed: Probed) {
+    /// Adds a measurement.
+    pub fn add(&mut self, probed: Probed) {
         let probe = Probe { load: probed.mailboxes, seed: probed.seed };
         self.search.add(Measured { probe, margins: probed.margins() });
         self.probes.push(probed);
     }
 
-    fn answer(&self, assumptions: &Assumptions) -> Result<Simulated, WishError> {
-        let Step::Answer(answer) = self.search.step() else { unreachable!("the search has ended") };
+    /// Answer by the measurements so far, without doubts.
+    pub fn answer(&self) -> Searched {
+        let answer = self.search.best();
         let ceiling = ceiling(&self.limits).map(|(mailboxes, limit)| self.of_plan(mailboxes, limit));
         let mailboxes = answer.found.load();
         let at_ceiling =
             mailboxes.is_some() && ceiling.as_ref().and_then(|binds| binds.mailboxes) == mailboxes;
-        let mut simulated = answer.limits.iter().filter_map(|limit| self.of_limit(limit, &answer));
+        let mut measured = answer.limits.iter().filter_map(|limit| self.of_limit(limit, &answer));
         let found = match answer.found {
             Found::Carried(_) => FoundKind::Carried,
             Found::AtLeast(_) if at_ceiling => FoundKind::CarriedByPlan,
@@ -147,24 +179,24 @@ impl<'a> Looking<'a> {
             Found::NoneInRange(_) => FoundKind::NoneInRange,
         };
         let (binds, next) = match found {
-            FoundKind::CarriedByPlan => (ceiling, simulated.next()),
-            FoundKind::NoLimitInRange => (None, simulated.next()),
+            FoundKind::CarriedByPlan => (ceiling, measured.next()),
+            FoundKind::NoLimitInRange => (None, measured.next()),
             FoundKind::Carried | FoundKind::NoneInRange => {
-                let first = simulated.next();
-                let others = simulated.chain(ceiling);
+                let first = measured.next();
+                let others = measured.chain(ceiling);
                 (first, others.min_by_key(|binds| binds.mailboxes.unwrap_or(u64::MAX)))
             }
         };
-        let at = mailboxes.unwrap_or(self.scaling.mailboxes);
-        Ok(Simulated {
+        Searched {
             found,
             mailboxes,
             interval: answer.interval,
             binds,
             next,
             probes: self.probes.clone(),
-            doubts: doubts(&self.scaling.solution(at)?, assumptions),
-        })
+            incomplete: None,
+            doubts: Vec::new(),
+        }
     }
 
     fn of_plan(&self, mailboxes: u64, limit: &PlanLimit) -> Binds {
@@ -178,7 +210,7 @@ impl<'a> Looking<'a> {
         }
     }
 
-    /// Builds the answer's entry for a limit that the simulations judged; `None` if nothing was measured for it.
+    /// Builds the answer's entry for a limit that was judged; `None` if nothing was measured for it.
     fn of_limit(&self, limit: &Limit, answer: &Answer) -> Option<Binds> {
         let (rule, words) = LIMITS[limit.index];
         let is_broken = |probed: &&Probed| probed.figure(rule).is_some_and(|figure| figure.margin < 0.0);
@@ -187,10 +219,7 @@ impl<'a> Looking<'a> {
         let probed = broken.or_else(at_answer)?;
         let figure = probed.figure(rule)?;
         let is_first = answer.limits.first() == Some(limit) && broken.is_some();
-        let shape = answer.shape.filter(|_| is_first).map(|shape| match shape {
-            Shape::Cliff => "cliff",
-            Shape::Slope => "slope",
-        });
+        let shape = answer.shape.filter(|_| is_first);
         let busiest = probed.busiest.as_ref().filter(|_| is_first);
         Some(Binds {
             limit: if rule == "other" { figure.limit.clone() } else { words.to_owned() },

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use plan::{Outcome, Plan, Use};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::scale::Scaling;
 
@@ -13,7 +13,7 @@ use crate::scale::Scaling;
 const MOST_TIMES: u64 = 256;
 
 /// Limit of the plan: the largest number of mailboxes that one check allows.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanLimit {
     /// Name of the limit: `space`, `I/O`, `log writes`, or a check of the plan.
     pub limit: String,

@@ -1,11 +1,11 @@
-//! One measurement: the performance test of a scaled solution on its modelled storage, judged by the product's own
-//! rules.
+//! One measurement: the performance test of a scaled solution, judged by the product's own rules; here on its modelled
+//! storage.
 
 use campaign::CampaignError;
 use campaign::progress::{Progress, Watcher};
 use results::{Comparison, Outcome, RecordError, Recorder, Row, StoragePart, Verdict};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use simulation::{Assumptions, Planned, WishError, Wishes};
 use solution::{Solution, TestKind};
 
@@ -38,13 +38,15 @@ pub struct Simulating<'a> {
     pub interrupted: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// Result of the simulation of one load.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+/// Result of the performance test with one load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Probed {
-    /// Number of simulated mailboxes.
+    /// Number of mailboxes whose load was measured.
     pub mailboxes: u64,
-    /// Seed of the simulation.
+    /// Seed of the simulation or of the run.
     pub seed: u64,
+    /// Number of the test in the run folder; `None` for a simulation.
+    pub test: Option<u32>,
     /// Whether no limit is broken and every rule could be judged.
     pub holds: bool,
     /// Target of each server, transactional I/O per second.
@@ -54,12 +56,12 @@ pub struct Probed {
     /// Busiest part of the storage, or the processors of a host. Volumes do not count, because they only wait for
     /// other parts.
     pub busiest: Option<Busy>,
-    /// Reason why the simulation failed; `None` if it did not.
+    /// Reason why the test could not go on; `None` if it came to its end.
     pub error: Option<String>,
 }
 
 /// Measured figure with its limit.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
     /// Stable name of the rule; `other` for all rules that do not grow with the load.
     pub rule: String,
@@ -78,7 +80,7 @@ pub struct Figure {
 }
 
 /// Part of the storage with its utilisation.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Busy {
     /// Kind of the part: `drive`, `link`, `controller`, `processor`.
     pub kind: String,
@@ -89,7 +91,28 @@ pub struct Busy {
 }
 
 impl Probed {
-    /// Margins of a simulation, in the order of [`LIMITS`].
+    /// Judges a test with the load of this many mailboxes by its verdicts, or by the error that ended it.
+    pub fn judged(
+        (mailboxes, seed): (u64, u64),
+        target_iops: Option<f64>,
+        verdicts: &[Verdict],
+        error: Option<String>,
+    ) -> Probed {
+        let limits: Vec<Figure> =
+            figures(verdicts).into_iter().chain(error.as_deref().map(stopped)).collect();
+        Probed {
+            mailboxes,
+            seed,
+            test: None,
+            holds: limits.iter().all(|figure| figure.margin >= 0.0),
+            target_iops,
+            limits,
+            busiest: None,
+            error,
+        }
+    }
+
+    /// Margins of a measurement, in the order of [`LIMITS`].
     pub fn margins(&self) -> Vec<f64> {
         LIMITS.iter().map(|(rule, _)| self.figure(rule).map_or(CLEAR, |figure| figure.margin)).collect()
     }
@@ -127,21 +150,16 @@ pub fn probe(solution: &Solution, probe: Probe, how: Simulating<'_>) -> Result<O
     if matches!(outcome.error, Some(CampaignError::Interrupted)) {
         return Ok(None);
     }
-    let limits = figures(&outcome.verdicts);
     let error = outcome.error.map(|error| error.to_string());
+    let target_iops = solution.load.target_iops;
     Ok(Some(Probed {
-        mailboxes: probe.load,
-        seed: probe.seed,
-        holds: error.is_none() && limits.iter().all(|figure| figure.margin >= 0.0),
-        target_iops: solution.load.target_iops,
-        limits: limits.into_iter().chain(error.as_ref().map(|error| stopped(error))).collect(),
         busiest: parts
             .0
             .into_iter()
             .filter(|part| part.kind != "volume")
             .max_by(|a, b| a.busy_share.total_cmp(&b.busy_share))
             .map(|part| Busy { kind: part.kind, name: part.name, busy_share: part.busy_share }),
-        error,
+        ..Probed::judged((probe.load, probe.seed), target_iops, &outcome.verdicts, error)
     }))
 }
 

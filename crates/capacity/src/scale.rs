@@ -3,7 +3,8 @@
 //! Mailboxes, the size of the test databases and the target of the tests change; hosts, disks, copies and the number of
 //! databases stay. The load is paced at the target that the plan has for the failure under test, or for its worst one.
 //!
-//! Limits: databases that are sized by a share of their volume keep that size.
+//! Limits: databases that are sized by a share of their volume keep that size. Databases that are made once
+//! ([`Scaling::with_fixed_databases`]) keep theirs, too.
 
 use plan::Plan;
 use solution::{Result, Solution};
@@ -15,6 +16,8 @@ pub struct Scaling<'a> {
     document: DocumentMut,
     /// Number of mailboxes in the file.
     pub mailboxes: u64,
+    /// Whether the test databases keep the size that they have in the file, so that only the load changes.
+    keeps_databases: bool,
 }
 
 impl<'a> Scaling<'a> {
@@ -32,7 +35,15 @@ impl<'a> Scaling<'a> {
         for key in ["sessions", "iops", "batches_per_s", "target_iops"] {
             load.remove(key);
         }
-        Ok(Scaling { solution, document, mailboxes })
+        Ok(Scaling { solution, document, mailboxes, keeps_databases: false })
+    }
+
+    /// As [`Scaling::of`], for databases that exist: they and the profile stay as in the file, whatever the load is.
+    ///
+    /// # Errors
+    /// The file says too little about its users to plan it.
+    pub fn with_fixed_databases(solution: &'a Solution) -> Result<Scaling<'a>> {
+        Ok(Scaling { keeps_databases: true, ..Scaling::of(solution)? })
     }
 
     /// Plan of the solution with this number of mailboxes, without test databases.
@@ -56,7 +67,10 @@ impl<'a> Scaling<'a> {
     /// The test databases do not fit ([`Scaling::fits`]), or the window is too short for so small a load.
     pub fn solution(&self, mailboxes: u64) -> Result<Solution> {
         let target_iops = self.planned(mailboxes)?.targets.target_iops;
-        let mut document = self.resized(mailboxes);
+        let mut document = match self.keeps_databases {
+            true => self.document.clone(),
+            false => self.resized(mailboxes),
+        };
         table(&mut document, "load").insert("target_iops", value(target_iops));
         self.read(&document)
     }

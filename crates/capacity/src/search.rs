@@ -13,6 +13,9 @@
 //!
 //! Limits: what lies between two measured loads is not seen. A dip narrower than that distance stays unnoticed.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::curve::{Crossing, Curve};
 
 /// Largest number of simulations of a search.
@@ -88,7 +91,8 @@ impl Found {
 }
 
 /// How sharply a limit is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// One percent more load makes the figure worse by 10 % or more.
     Cliff,
@@ -177,7 +181,15 @@ impl Search {
         let room = PROBES_MAX.saturating_sub(self.measured.len());
         let mut wanted = self.wanted();
         wanted.truncate(room);
-        if wanted.is_empty() { Step::Answer(self.answer()) } else { Step::Measure(wanted) }
+        if wanted.is_empty() { Step::Answer(self.best()) } else { Step::Measure(wanted) }
+    }
+
+    /// Lowest load of the next step, where only one load can be measured at a time; `None` when the search has ended.
+    pub fn next_alone(&self) -> Option<Probe> {
+        match self.step() {
+            Step::Measure(probes) => probes.into_iter().min_by_key(|probe| probe.load),
+            Step::Answer(_) => None,
+        }
     }
 
     fn wanted(&self) -> Vec<Probe> {
@@ -289,7 +301,8 @@ impl Search {
         self.crossing(bracket).filter(|crossing| crossing.scatter > QUIET)
     }
 
-    fn answer(&self) -> Answer {
+    /// Answer that the results so far allow. It is the answer of the search once [`Search::step`] says so.
+    pub fn best(&self) -> Answer {
         let lowest = self.lowest();
         let bracket = self.highest_safe().zip(self.lowest_broken()).map(|(low, high)| Bracket { low, high });
         let found = match (self.highest_safe(), bracket) {

@@ -91,6 +91,22 @@ fn answer_of(curve: &Synthetic, mut search: Search) -> (Answer, Vec<Measured>) {
     }
 }
 
+/// As [`answer_of`], where one load is measured at a time.
+fn answer_alone(curve: &Synthetic, mut search: Search) -> (Answer, Vec<Measured>) {
+    while let Some(probe) = search.next_alone() {
+        search.add(curve.measure(probe));
+        let (answer, measured) = (search.best(), search.measured());
+        let held = |load| {
+            measured
+                .iter()
+                .filter(|one| one.probe.load == load)
+                .all(|one| one.margins.iter().all(|margin| *margin >= 0.0))
+        };
+        assert!(answer.found.load().is_none_or(held), "{curve:?}: claims more than was measured: {answer:?}");
+    }
+    (search.best(), search.measured().to_vec())
+}
+
 /// A hundred curves, equally many of each kind, with and without scatter. Each search starts at up to twice or half
 /// the answer.
 fn hundred(set: u64) -> Vec<(Synthetic, Search)> {
@@ -134,6 +150,19 @@ fn answers_are_within_3_percent_and_not_above_the_truth_on_95_of_100_curves() {
 }
 
 #[test]
+fn loads_that_are_measured_one_at_a_time_give_answers_as_close_with_no_more_measurements() {
+    let (mut close, mut above, mut all) = (0, 0, 0);
+    for (curve, search) in (40..44).flat_map(hundred) {
+        let (answer, measured) = answer_alone(&curve, search);
+        let (load, truth) = (answer.found.load().expect("a load is carried") as f64, curve.truth());
+        close += u32::from((load / truth - 1.0).abs() <= 0.03);
+        above += u32::from(load > truth * 1.001);
+        all += measured.len();
+    }
+    assert!(close >= 380 && above <= 20 && all <= 4_000, "{close} {above} {all}");
+}
+
+#[test]
 fn no_measurement_at_the_answer_broke_a_limit_and_none_is_outside_the_range_or_beyond_the_number_allowed() {
     for (curve, search) in (10..14).flat_map(hundred) {
         let (least, most) = ((curve.at / 128.0) as u64, (curve.at * 128.0) as u64);
@@ -164,9 +193,13 @@ fn a_load_beyond_the_range_is_told_as_none_in_range_and_not_as_an_edge() {
     assert!(answer.limits[0].margin < 0.0, "{answer:?}");
     assert_eq!(answer.found.load(), None);
     assert!(measured.len() <= PROBES_MAX);
-    let (answer, measured) = answer_of(&curve, Search::new(1, 500, 100, 1));
-    assert_eq!((answer.found, answer.interval), (Found::AtLeast(500), None));
-    assert!(measured.iter().filter(|one| one.probe.load == 500).count() >= 2, "looked at twice");
+    for answer_of in [answer_of, answer_alone] {
+        let (answer, measured) = answer_of(&curve, Search::new(1, 500, 100, 1));
+        assert_eq!((answer.found, answer.interval), (Found::AtLeast(500), None));
+        assert!(measured.iter().filter(|one| one.probe.load == 500).count() >= 2, "looked at twice");
+        let (answer, _) = answer_of(&curve, Search::new(2_000, 100_000, 10_000, 1));
+        assert_eq!(answer.found, Found::NoneInRange(2_000));
+    }
 }
 
 #[test]

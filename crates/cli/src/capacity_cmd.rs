@@ -1,11 +1,14 @@
-//! `proofload capacity`: how many mailboxes a solution carries, by arithmetic and by simulation.
+//! `proofload capacity`: how many mailboxes a solution carries, by arithmetic, by simulation and on real storage.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use capacity::{Simulating, Vary, by_plan, by_simulation, cases};
+use capacity::{Capacity, Case, Share, Simulating, Variant, Vary, by_plan, by_simulation, cases, together};
 use plan::search::Catalogue;
+use simulation::Assumptions;
 
+use crate::case_files::CaseFiles;
+use crate::climb::{ClimbArguments, climb};
 use crate::failure::{Failure, Status};
 use crate::inputs::{self, SolutionArguments};
 use crate::stdout::{json, tell, write_new};
@@ -25,7 +28,9 @@ pub struct CapacityArguments {
     /// Disks that --vary may name.
     #[arg(long, value_name = "CATALOGUE.toml")]
     catalogue: Option<PathBuf>,
-    /// Simulate each load until its figures are known to PERCENT % (`simulate --until`).
+    #[command(flatten)]
+    climb: ClimbArguments,
+    /// Measure each load until its figures are known to PERCENT % (`simulate --until`).
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, conflicts_with = "plan_only")]
     until: f64,
     /// Most virtual seconds of a simulation, instead of the performance test's.
@@ -40,6 +45,19 @@ pub struct CapacityArguments {
     /// Write the solution with the mailboxes that it carries into this new file, ready for `simulate`.
     #[arg(long, value_name = "FILE", conflicts_with = "plan_only")]
     write: Option<PathBuf>,
+    /// Answer only share K of N of the cases (the solution as described, then each value of --vary), each into a file
+    /// in --out. Several machines divide a list that way.
+    #[arg(
+        long, value_name = "K/N", value_parser = Share::of_argument, requires = "out",
+        conflicts_with_all = ["run", "merge", "write", "json"]
+    )]
+    case: Option<Share>,
+    /// Print the answer from the cases that --case has answered into this folder, with the same options.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "run")]
+    merge: Option<PathBuf>,
+    /// Folder for the answers of --case; folder in which each --run has a folder of its own (runs).
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
     /// Print the answer as JSON.
     #[arg(long)]
     json: bool,
@@ -53,25 +71,64 @@ pub fn run(arguments: &CapacityArguments) -> Result<Status, Failure> {
         None => Vec::new(),
     };
     let cases = cases(solution, &arguments.vary, &disks)?;
-    let answer = if arguments.plan_only {
-        by_plan(&cases)?
-    } else {
-        let assumptions = inputs::assumptions(arguments.assumptions.as_deref())?;
-        let interrupts = crate::signals::count_interrupts()?;
-        let how = Simulating {
-            assumptions: &assumptions,
-            until_percent: arguments.until,
-            duration_s: arguments.duration,
-            interrupted: &|| interrupts.load(Ordering::SeqCst) > 0,
-        };
-        let found = by_simulation(&cases, how, arguments.seed, &mut |line| say!("{line}"))?;
-        let Some(answer) = found else { return Ok(Status::Interrupted) };
-        answer
-    };
+    let assumptions = inputs::assumptions(arguments.assumptions.as_deref())?;
+    if let (Some(share), Some(folder)) = (arguments.case, &arguments.out) {
+        let files = CaseFiles::new(folder, &cases, &options(arguments, &assumptions));
+        return files.answer(share, |cases| variants(arguments, cases, &assumptions));
+    }
+    let (answer, status) = answered(arguments, &cases, &assumptions)?;
+    let Some(answer) = answer else { return status };
     if let (Some(file), Some(carried)) = (&arguments.write, answer.carried()) {
         write_new(file, capacity::scaled(&cases[0].solution, carried)?.text().as_bytes())?;
     }
     let told = if arguments.json { json(&answer) } else { tell(&answer.text()) };
     told?;
-    Ok(if answer.suffices() { Status::Pass } else { Status::VerdictFail })
+    match status? {
+        Status::Pass if !answer.suffices() => Ok(Status::VerdictFail),
+        status => Ok(status),
+    }
+}
+
+/// The answer if there is one, and how the search for it ended.
+fn answered(
+    arguments: &CapacityArguments,
+    cases: &[Case],
+    assumptions: &Assumptions,
+) -> Result<(Option<Capacity>, Result<Status, Failure>), Failure> {
+    let solution = &cases[0].solution;
+    if arguments.climb.run {
+        let out = arguments.out.as_deref().unwrap_or(Path::new("runs"));
+        return climb(&arguments.climb, solution, arguments.seed, arguments.until, out);
+    }
+    let variants = match &arguments.merge {
+        Some(folder) => Some(CaseFiles::new(folder, cases, &options(arguments, assumptions)).merge()?),
+        None => variants(arguments, cases, assumptions)?,
+    };
+    let Some(variants) = variants else { return Ok((None, Ok(Status::Interrupted))) };
+    Ok((Some(together(solution, variants)?), Ok(Status::Pass)))
+}
+
+/// The answer for each case by plan, and by simulation unless only the plan is asked for; `None` if interrupted.
+fn variants(
+    arguments: &CapacityArguments,
+    cases: &[Case],
+    assumptions: &Assumptions,
+) -> Result<Option<Vec<Variant>>, Failure> {
+    if arguments.plan_only {
+        return Ok(Some(by_plan(cases)?));
+    }
+    let interrupts = crate::signals::count_interrupts()?;
+    let how = Simulating {
+        assumptions,
+        until_percent: arguments.until,
+        duration_s: arguments.duration,
+        interrupted: &|| interrupts.load(Ordering::SeqCst) > 0,
+    };
+    Ok(by_simulation(cases, how, arguments.seed, &mut |line| say!("{line}"))?)
+}
+
+/// Options that decide the answers of the cases, as text.
+fn options(arguments: &CapacityArguments, assumptions: &Assumptions) -> String {
+    let CapacityArguments { plan_only, until, duration, seed, .. } = arguments;
+    format!("{plan_only} {until} {duration:?} {seed} {:?}", assumptions.sources())
 }

@@ -14,8 +14,10 @@ mod output;
 
 mod calibrate_cmd;
 mod capacity_cmd;
+mod case_files;
 mod check_cmd;
 mod clean_cmd;
+mod climb;
 mod compare_cmd;
 mod crash_test_cmd;
 mod examples_cmd;

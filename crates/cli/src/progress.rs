@@ -13,7 +13,7 @@ use review::progress::{Pacer, Told};
 use crate::output;
 
 /// How a command that runs long shows how far it is.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub struct ProgressArguments {
     /// How to show progress on stderr.
     #[arg(long, value_name = "FORM", value_enum, default_value_t)]

@@ -3,6 +3,7 @@
 use campaign::CampaignOutcome;
 use campaign::barrier::Alone;
 use campaign::choice::tests_but_drills;
+use campaign::progress::Watcher;
 use evidence::folder::new_run;
 use results::{Recorder, WorldKind};
 use runner::{DryRun, HostNeeds, Measured, Preflight, PreflightError, run_row, unix_ms};
@@ -57,7 +58,8 @@ pub fn run(HostRunArguments { run: arguments, host, live }: &HostRunArguments) -
     known.extend(runner::setting_rows(&deployment.host, &solution));
     let titles = campaign::titles(&tests);
     let measured = Measured { deployment, tests, row, known, folder: &folder, preflight, key };
-    let nothing_more = async |_: World, _: &Alone, _: &mut dyn Recorder| CampaignOutcome::default();
+    let nothing_more =
+        async |_: World, _: &Alone, _: &mut dyn Recorder, _: &mut dyn Watcher| CampaignOutcome::default();
     let outcome = measured.carry_out(&mut watcher, live, |_| Alone, nothing_more, |_| Vec::new());
     crate::live::leave();
     let (outcome, elapsed) = (outcome?, started.elapsed());

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use campaign::drill::PlannedDrill;
+use campaign::progress::Watcher;
 use campaign::{CampaignError, CampaignOutcome};
 use evidence::folder::FolderError;
 use results::{Outcome, Recorder, Verdict, WorldKind};
@@ -246,7 +247,10 @@ fn carry_out(
     let _locks = preflight.lock_folders()?;
     let (direct, titles) = (preflight.direct(), campaign::titles(&chosen.all()));
     let FleetTests { tests, drill } = chosen;
-    let finale = async |world: World, barrier: &FleetBarrier, recorder: &mut dyn Recorder| match &drill {
+    let finale = async |world: World,
+                        barrier: &FleetBarrier,
+                        recorder: &mut dyn Recorder,
+                        _: &mut dyn Watcher| match &drill {
         None => CampaignOutcome::default(),
         Some(planned) => {
             let credentials = agent.credentials.clone();

@@ -92,7 +92,7 @@ impl Measured<'_> {
         watcher: &mut dyn Watcher,
         live: Option<Rc<RefCell<LiveRun>>>,
         barrier: impl FnOnce(&World) -> C,
-        finale: impl AsyncFnOnce(World, &C, &mut dyn Recorder) -> CampaignOutcome,
+        finale: impl AsyncFnOnce(World, &C, &mut dyn Recorder, &mut dyn Watcher) -> CampaignOutcome,
         last_rows: impl FnOnce(u64) -> Vec<Row>,
     ) -> Result<CampaignOutcome, RunError> {
         let mut store = RunStore::create_signed(&self.folder.join("run.db"), self.key)?;
@@ -112,13 +112,13 @@ impl Measured<'_> {
             let (deployment, tests) = (&self.deployment, &self.tests);
             let mut outcome = CampaignOutcome::default();
             if !tests.is_empty() {
-                let (world, recorder) = (world.clone(), &mut recorder);
+                let (world, recorder, watcher) = (world.clone(), &mut recorder, &mut *watcher);
                 outcome =
                     campaign::run_in_step(world, deployment, tests, row.seed, recorder, watcher, &barrier)
                         .await;
             }
             if outcome.error.is_none() {
-                let last = finale(world, &barrier, &mut recorder).await;
+                let last = finale(world, &barrier, &mut recorder, watcher).await;
                 outcome.verdicts.extend(last.verdicts);
                 outcome.error = last.error;
             }

@@ -38,7 +38,7 @@ pub use effort::Effort;
 pub use faults::{PlannedFault, planned};
 pub use hosts::Hosts;
 pub use parts::{Backing, Modelled};
-pub use planned::{ChosenDrill, Planned, Played, WishError, Wishes};
+pub use planned::{ChosenDrill, Planned, Played, WishError, Wishes, estimated};
 pub use storage::{Storage, StoragePlan, VolumeParts, domains, storage, storage_plan};
 
 /// Plan of a simulation.

@@ -263,7 +263,10 @@ fn shortened(tests: Vec<TestSpec>, duration_s: Option<f64>) -> Result<Vec<TestSp
 }
 
 /// Tests whose load tests end once their figures are known to `until_percent`.
-fn estimated(tests: Vec<TestSpec>, until_percent: Option<f64>) -> Result<Vec<TestSpec>, WishError> {
+///
+/// # Errors
+/// The precision is out of range.
+pub fn estimated(tests: Vec<TestSpec>, until_percent: Option<f64>) -> Result<Vec<TestSpec>, WishError> {
     if let Some(percent) = until_percent.filter(|percent| !(0.1..=50.0).contains(percent)) {
         return Err(WishError::Until(percent));
     }

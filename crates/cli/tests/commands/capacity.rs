@@ -1,6 +1,9 @@
 //! `capacity`: the answer stands up to the simulation that it names, and says what binds.
 #![allow(clippy::disallowed_methods, reason = "a test that runs the program on real files")]
 
+use std::path::Path;
+use std::process::Command;
+
 use serde_json::Value;
 use testkit::claims::HONEST;
 
@@ -19,7 +22,7 @@ fn small() -> String {
     format!("{text}\n[[test]]\nkind = \"performance\"\nduration_s = 60\nwarmup_limit_s = 20\n")
 }
 
-fn asked(folder: &std::path::Path, arguments: &[&str]) -> (i32, Value, String) {
+fn asked(folder: &Path, arguments: &[&str]) -> (i32, Value, String) {
     let (status, stdout, stderr) = output(folder, &[&["capacity", "s.toml", "--json"], arguments].concat());
     (
         status,
@@ -66,6 +69,101 @@ fn more_than_is_carried_is_exit_status_1_and_equal_seeds_give_equal_answers() {
     assert_eq!(status, 1, "{first:#}");
     let (_, second, _) = asked(folder.path(), &[]);
     assert_eq!(first, second);
+}
+
+/// Answers the shares of a list of cases, one after the other.
+fn answer_shares(folder: &Path, options: &[&str], shares: &[&str]) {
+    for share in shares {
+        let arguments = [&["capacity", "s.toml"], options, &["--case", share, "--out", "answers"]].concat();
+        let (status, stdout, stderr) = output(folder, &arguments);
+        assert_eq!((status, &*stdout), (0, ""), "{share}: {stderr}");
+    }
+}
+
+#[test]
+fn simulated_cases_that_are_answered_in_shares_and_merged_print_what_one_run_prints() {
+    let folder = folder_with("s.toml", &small());
+    let options = ["--vary", "profile.messages_per_day=300", "--until", "10"];
+    answer_shares(folder.path(), &options, &["2/2", "1/2"]);
+    let asked = |more: &[&str]| {
+        output(folder.path(), &[&["capacity", "s.toml", "--json"], &options[..], more].concat())
+    };
+    let (status, whole, _) = asked(&[]);
+    let (merged_status, merged, stderr) = asked(&["--merge", "answers"]);
+    assert_eq!((merged_status, merged), (status, whole), "{stderr}");
+}
+
+/// Five cases of the plan.
+const CASES: [&str; 5] =
+    ["--plan-only", "--vary", "copies=[1],[2]", "--vary", "profile.messages_per_day=100,300"];
+
+#[test]
+fn a_lost_case_is_named_with_the_command_that_answers_it_alone() {
+    let folder = folder_with("s.toml", &small());
+    let at = folder.path();
+    let (_, whole, _) = output(at, &[&["capacity", "s.toml"], &CASES[..]].concat());
+    let merge = || output(at, &[&["capacity", "s.toml"], &CASES[..], &["--merge", "answers"]].concat());
+    answer_shares(at, &CASES, &["1/3", "0/3"]);
+    let (status, stdout, stderr) = merge();
+    assert_eq!((status, &*stdout), (3, ""), "{stderr}");
+    assert!(stderr.contains("2 of 5 cases have no answer"), "{stderr}");
+    let again: Vec<&str> =
+        stderr.lines().map(str::trim).filter(|line| line.starts_with("proofload ")).collect();
+    assert_eq!(again.len(), 2, "{stderr}");
+    for (case, line) in [2, 5].into_iter().zip(again) {
+        let program =
+            Path::new(env!("CARGO_BIN_EXE_proofload")).parent().expect("it is in a folder").display();
+        let done = Command::new("bash")
+            .args(["-c", &format!("PATH={program}:$PATH; {line}")])
+            .current_dir(at)
+            .output()
+            .expect("bash starts");
+        assert!(
+            done.status.success() && at.join(format!("answers/case-{case}.json")).exists(),
+            "{line}: {done:?}"
+        );
+    }
+    let before = std::fs::read(at.join("answers/case-1.json")).expect("it is there");
+    answer_shares(at, &CASES, &["1/1"]);
+    assert_eq!(
+        std::fs::read(at.join("answers/case-1.json")).expect("it is there"),
+        before,
+        "not answered twice"
+    );
+    let (status, stdout, stderr) = merge();
+    assert_eq!(stdout, whole, "{stderr}");
+    assert!(matches!(status, 0 | 1), "{stderr}");
+}
+
+#[test]
+fn answers_to_another_solution_or_other_options_or_of_another_version_are_refused_in_one_message() {
+    let folder = folder_with("s.toml", &small());
+    let at = folder.path();
+    answer_shares(at, &CASES, &["1/1"]);
+    let merge = |more: &[&str]| {
+        let (status, stdout, stderr) =
+            output(at, &[&["capacity", "s.toml"], &CASES[..], &["--merge", "answers"], more].concat());
+        assert_eq!((status, &*stdout), (2, ""), "{more:?}: {stderr}");
+        stderr
+    };
+    let changed =
+        "the case list has changed: case 1 was answered for another solution, or with other options";
+    assert!(merge(&["--seed", "2"]).contains(changed));
+    std::fs::write(at.join("s.toml"), small().replace("mailboxes = 2000", "mailboxes = 2001"))
+        .expect("writable");
+    assert!(merge(&[]).contains(changed));
+    let (status, _, stderr) =
+        output(at, &[&["capacity", "s.toml"], &CASES[..], &["--case", "1/5", "--out", "answers"]].concat());
+    assert!(status == 2 && stderr.contains(changed), "{stderr}");
+    std::fs::write(at.join("s.toml"), small()).expect("writable");
+    let path = at.join("answers/case-3.json");
+    let answer = std::fs::read_to_string(&path).expect("it is there");
+    let mut other: Value = serde_json::from_str(&answer).expect("JSON");
+    other["program"] = "0.1.0".into();
+    std::fs::write(&path, other.to_string()).expect("writable");
+    assert!(merge(&[]).contains("case 3 was answered by 0.1.0, and this is another version"));
+    std::fs::write(&path, &answer[..answer.len() / 2]).expect("writable");
+    assert!(merge(&[]).contains("case-3.json is no answer of a case"));
 }
 
 #[test]

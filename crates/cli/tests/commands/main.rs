@@ -12,6 +12,7 @@ mod check;
 mod circles;
 mod claim_matrix;
 mod cli;
+mod climb;
 mod command_line;
 mod crash_test;
 mod deploy;

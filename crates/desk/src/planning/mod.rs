@@ -160,7 +160,9 @@ impl Desk {
     /// How many mailboxes each limit allows, as `capacity --plan-only --json` prints it.
     fn limits(&self, wish: &Wish) -> Answered {
         let cases = capacity::cases(self.edited(wish)?, &[], &[]).map_err(|error| wrong(mistakes(&error)))?;
-        match capacity::by_plan(&cases) {
+        let limits =
+            capacity::by_plan(&cases).and_then(|variants| capacity::together(&cases[0].solution, variants));
+        match limits {
             Ok(limits) => Ok(json_of(&limits)),
             Err(WishError::Solution(error)) => Err(wrong(mistakes(&error))),
             Err(error) => Err(refused(500, &error.to_string())),
