@@ -88,6 +88,10 @@ pub fn genuine_databases() -> Vec<(&'static str, u64, Vec<u8>)> {
     found
 }
 
+/// Time after which a test gives up waiting for something. It only ends tests that hang, so it is far longer than the
+/// slowest machine needs.
+pub const PATIENCE: Duration = Duration::from_secs(900);
+
 /// Waits until a server listens at `address`, since a server takes a moment to start.
 ///
 /// # Panics
@@ -95,7 +99,7 @@ pub fn genuine_databases() -> Vec<(&'static str, u64, Vec<u8>)> {
 pub fn wait_for_listener(address: &str) {
     let started = Instant::now();
     while let Err(error) = TcpStream::connect(address) {
-        assert!(started.elapsed() < Duration::from_secs(30), "nobody listens at {address}: {error}");
+        assert!(started.elapsed() < PATIENCE, "nobody listens at {address}: {error}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

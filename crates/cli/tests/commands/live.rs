@@ -120,7 +120,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(started.elapsed() < Duration::from_secs(120), "{what} never came");
+        assert!(started.elapsed() < testkit::PATIENCE, "{what} never came");
         std::thread::sleep(Duration::from_millis(200));
     }
 }

@@ -53,7 +53,7 @@ fn wait_for_window(folder: &Path, child: &mut Child) {
     while !query(folder, "select window_start_ms from test where window_start_ms > 0")
         .contains(char::is_numeric)
     {
-        assert!(began.elapsed() < Duration::from_secs(60), "the window does not open");
+        assert!(began.elapsed() < testkit::PATIENCE, "the window does not open");
         assert_eq!(child.try_wait().expect("a child"), None, "the run ended before");
         std::thread::sleep(Duration::from_millis(200));
     }
@@ -64,7 +64,7 @@ fn wait_for_window(folder: &Path, child: &mut Child) {
 fn ending(folder: &Path, mut child: Child) -> (i32, String, String) {
     let began = Instant::now();
     while child.try_wait().expect("a child").is_none() {
-        if began.elapsed() > Duration::from_secs(30) {
+        if began.elapsed() > testkit::PATIENCE {
             child.kill().expect("a child");
             panic!("the run does not end");
         }

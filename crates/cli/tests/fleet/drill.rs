@@ -9,15 +9,12 @@
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use crate::drilled::Drilled;
 use crate::net::{can_run, wait_for};
 use crate::test_fleet::TestFleet;
 use campaign::drill::{Compared, Entry, JournalContent, Observed};
 use serde_json::Value;
-
-const LIMIT: Duration = Duration::from_secs(300);
 
 fn solution(databases: u32, per_site: &str, sites: &[&str], duration_s: u32, drill: &str) -> String {
     let (hosts, batches_per_s, log_file_kib) = (4, 3, 1024);
@@ -37,7 +34,7 @@ struct Performed {
 fn perform(solution: &str) -> Performed {
     let fleet = TestFleet::new(solution);
     let _agents = fleet.agents();
-    let status = fleet.run(&["--nats-server", "nats-server"]).wait(LIMIT);
+    let status = fleet.run(&["--nats-server", "nats-server"]).wait();
     assert_eq!(status, 0, "{}", fleet.all_logs());
     fleet.assert_everyone_took_part(1);
     let journal = |host: usize| {
@@ -226,10 +223,10 @@ back_after_s = 3
     let said =
         "h2: could not go on: the process with the copies of this host has ended (signal: 9 (SIGKILL))";
     let is_said = || fleet.text("controller.log").contains(said);
-    assert!(wait_for(Duration::from_secs(60), is_said), "{}", fleet.all_logs());
+    assert!(wait_for(is_said), "{}", fleet.all_logs());
     let others_work = |console: &str| !console.contains("h1: has carried out its tests");
     assert!(others_work(&fleet.text("controller.log")), "it is said while the others work");
-    assert_eq!(controller.wait(LIMIT), 1, "{}", fleet.all_logs());
+    assert_eq!(controller.wait(), 1, "{}", fleet.all_logs());
 
     let outcomes: Vec<String> = fleet.took_part().into_iter().map(|(_, _, outcome)| outcome).collect();
     assert_eq!(outcomes, ["pass", "unproved", "pass", "pass"], "{}", fleet.all_logs());

@@ -9,8 +9,6 @@ use crate::net::wire::Weather;
 use crate::scenario::{Fault, Kind, Phase, Process, Scenario};
 use crate::test_fleet::TestFleet;
 
-/// Time after which a run counts as stuck.
-const LIMIT: Duration = Duration::from_secs(240);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Result of a scenario.
@@ -35,13 +33,13 @@ pub fn perform(fleet: &TestFleet, scenario: &Scenario) -> Performed {
         happened: Vec::new(),
         phases: Phases::default(),
     };
-    while is_alive(controller.id()) && started.elapsed() < LIMIT {
+    while is_alive(controller.id()) && started.elapsed() < testkit::PATIENCE {
         performer.turn();
         std::thread::sleep(LOOK_EVERY);
     }
     performer.end_all();
-    let status = match controller.wait(Duration::from_secs(1)) {
-        -2 => Err(format!("the run has not ended after {} s", LIMIT.as_secs())),
+    let status = match controller.wait() {
+        -2 => Err(format!("the run has not ended after {} s", testkit::PATIENCE.as_secs())),
         status => Ok(status),
     };
     Performed { status, happened: performer.happened }

@@ -77,7 +77,7 @@ fn four_hosts_carry_out_a_whole_campaign_and_one_report_adds_them_up() {
     }
     let fleet = four(&[INIT, LOAD, CHECK, BACKUP].concat());
     let _agents = fleet.agents();
-    let status = fleet.run(&["--nats-server", "nats-server"]).wait(Duration::from_secs(120));
+    let status = fleet.run(&["--nats-server", "nats-server"]).wait();
     fleet.assert_passed(status);
     fleet.assert_everyone_took_part(4);
     let report = fleet.report();
@@ -104,7 +104,7 @@ fn four_hosts_carry_out_a_whole_campaign_and_one_report_adds_them_up() {
     // What another host has sent counts for that host only.
     std::fs::copy(fleet.run_folder().join("hosts/h2/run.db"), &kept).expect("copied");
     let again = fleet.resume(&["--nats-server", "nats-server"]);
-    assert_eq!(again.wait(Duration::from_secs(60)), 1, "{}", fleet.all_logs());
+    assert_eq!(again.wait(), 1, "{}", fleet.all_logs());
     let (console, took_part) = (fleet.text("controller.log"), fleet.took_part());
     assert!(took_part.contains(&("h3".to_owned(), 0, "unproved".to_owned())), "{took_part:?}");
     let refused = console.lines().rfind(|line| line.starts_with("INCOMPLETE")).unwrap_or_default();
@@ -124,7 +124,7 @@ fn a_controller_dies_with_its_bus_and_a_new_one_brings_the_run_home() {
     controller.kill();
     fleet.wait_until_no_bus_listens();
     let again = fleet.resume(&["--nats-server", "nats-server"]);
-    fleet.assert_passed(again.wait(Duration::from_secs(90)));
+    fleet.assert_passed(again.wait());
     fleet.assert_everyone_took_part(3);
     assert!(!fleet.events().contains("the bus was started again"), "the old bus went with its controller");
     let events = fleet.events();
@@ -147,9 +147,9 @@ fn an_agent_that_dies_is_missed_by_name_and_what_it_had_is_kept() {
     fleet.wait_until_measuring();
     victim.kill();
     let lost = || fleet.text("controller.log").contains("h4: lost");
-    assert!(wait_for(Duration::from_secs(30), lost), "{}", fleet.all_logs());
+    assert!(wait_for(lost), "{}", fleet.all_logs());
     let _again = fleet.agent(4);
-    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", fleet.all_logs());
+    assert_eq!(controller.wait(), 1, "{}", fleet.all_logs());
     let expected = [("h1", 3, "pass"), ("h2", 3, "pass"), ("h3", 3, "pass"), ("h4", 1, "unproved")];
     let expected = expected.map(|(host, tests, outcome)| (host.to_owned(), tests, outcome.to_owned()));
     assert_eq!(fleet.took_part(), expected, "{}", fleet.all_logs());
@@ -178,7 +178,7 @@ fn a_host_that_cannot_write_its_state_is_named_with_the_reason_and_its_run_is_in
     let controller = fleet.run(&["--nats-server", "nats-server"]);
     fleet.wait_until_measuring();
     disk.fill();
-    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", fleet.all_logs());
+    assert_eq!(controller.wait(), 1, "{}", fleet.all_logs());
     assert_only_h4_is_unproved(&fleet);
     let (console, events) = (fleet.text("controller.log"), fleet.events());
     for said in [&console, &events] {
@@ -203,7 +203,7 @@ fn a_volume_that_fills_up_on_one_host_is_named_and_the_others_go_on() {
     let controller = fleet.run(&["--nats-server", "nats-server"]);
     fleet.wait_until_measuring();
     disk.fill();
-    assert_eq!(controller.wait(Duration::from_secs(150)), 1, "{}", fleet.all_logs());
+    assert_eq!(controller.wait(), 1, "{}", fleet.all_logs());
     assert_only_h4_is_unproved(&fleet);
     let console = fleet.text("controller.log");
     let of_host = console.lines().find(|line| line.starts_with("h4: could not go on")).unwrap_or_default();
@@ -224,7 +224,7 @@ fn a_host_that_is_lost_ends_the_run_where_the_solution_file_says_so() {
     let controller = fleet.run(&["--nats-server", "nats-server"]);
     fleet.wait_until_measuring();
     victim.kill();
-    assert_eq!(controller.wait(Duration::from_secs(90)), 3, "{}", fleet.all_logs());
+    assert_eq!(controller.wait(), 3, "{}", fleet.all_logs());
     let (stdout, took_part) = (fleet.text("controller.log"), fleet.took_part());
     assert!(stdout.contains("INCOMPLETE: h4 was lost"), "{stdout}");
     assert!(took_part.iter().all(|(_, tests, outcome)| *tests < 3 && outcome == "unproved"), "{took_part:?}");
@@ -247,7 +247,7 @@ fn a_cut_a_slow_network_and_a_new_bus_delay_a_run_but_lose_nothing() {
     bus.kill();
     std::thread::sleep(Duration::from_secs(1));
     let _bus = fleet.bus();
-    fleet.assert_passed(controller.wait(Duration::from_secs(240)));
+    fleet.assert_passed(controller.wait());
     fleet.assert_everyone_took_part(3);
     assert!(fleet.net.delayed(3) > 0, "the network of h3 was slow");
 }
@@ -265,19 +265,14 @@ fn of_two_runs_on_the_same_hosts_the_later_one_waits_until_the_earlier_one_has_i
         let text = fleet.text(log);
         (1..=3).all(|host| text.contains(&format!("h{host}: {what}")))
     };
-    let limit = Duration::from_secs(60);
-    assert!(wait_for(limit, || each_says("controller.log", "ready")), "{}", fleet.all_logs());
+    assert!(wait_for(|| each_says("controller.log", "ready")), "{}", fleet.all_logs());
     let later = fleet.run_beside("later");
-    assert!(
-        wait_for(limit, || each_says("later.log", "waits for the end of ")),
-        "{}",
-        fleet.text("later.log")
-    );
+    assert!(wait_for(|| each_says("later.log", "waits for the end of ")), "{}", fleet.text("later.log"));
     // Both want it, and neither has it.
     let _last = fleet.agent(4);
-    fleet.assert_passed(earlier.wait(Duration::from_secs(90)));
+    fleet.assert_passed(earlier.wait());
     fleet.assert_everyone_took_part(2);
-    let status = later.wait(Duration::from_secs(90));
+    let status = later.wait();
     fleet.look_at("later");
     fleet.assert_passed(status);
     fleet.assert_everyone_took_part(2);
@@ -293,13 +288,13 @@ fn evidence_is_collected_after_the_controller_died_and_another_run_has_used_the_
     let first = fleet.run(&[]);
     fleet.wait_until_measuring();
     first.kill();
-    let status = fleet.run_beside("later").wait(Duration::from_secs(120));
+    let status = fleet.run_beside("later").wait();
     fleet.look_at("later");
     fleet.assert_passed(status);
     fleet.assert_everyone_took_part(2);
     fleet.look_at("runs");
     let again = fleet.resume(&[]);
-    fleet.assert_passed(again.wait(Duration::from_secs(60)));
+    fleet.assert_passed(again.wait());
     fleet.assert_everyone_took_part(2);
     assert_eq!(fleet.events().matches("its evidence has been collected").count(), 4, "{}", fleet.events());
 }
@@ -311,7 +306,7 @@ fn a_second_program_with_the_credentials_of_a_host_is_named_on_the_console_and_i
     }
     let fleet = four(INIT);
     let (_agents, _second) = (fleet.agents(), fleet.agent_of(4, "second", &[]));
-    fleet.assert_passed(fleet.run(&["--nats-server", "nats-server"]).wait(Duration::from_secs(90)));
+    fleet.assert_passed(fleet.run(&["--nats-server", "nats-server"]).wait());
     fleet.assert_everyone_took_part(1);
     let what = "two processes speak with the credentials of this host";
     for said in [fleet.text("controller.log"), fleet.events()] {
@@ -346,13 +341,13 @@ fn an_agent_of_another_build_is_refused_unless_the_run_takes_any_build() {
     let _other = fleet.agent_of_another_build(4);
     let refused = fleet.run(&["--nats-server", "nats-server"]);
     let said = || fleet.text("h4.log").contains("the agent is another build of proofload");
-    assert!(wait_for(Duration::from_secs(60), said), "{}", fleet.all_logs());
+    assert!(wait_for(said), "{}", fleet.all_logs());
     let log = fleet.text("h4.log");
     assert!(log.contains("(agent: commit ") && log.matches("SHA-256 ").count() > 1, "both builds: {log}");
     refused.kill();
     fleet.wait_until_no_bus_listens();
     let arguments = ["--nats-server", "nats-server", "--any-build", "--out", "any"];
-    let status = fleet.run(&arguments).wait(Duration::from_secs(90));
+    let status = fleet.run(&arguments).wait();
     fleet.look_at("any");
     fleet.assert_passed(status);
     fleet.assert_everyone_took_part(1);
@@ -366,7 +361,7 @@ fn an_agent_refuses_a_run_that_would_write_where_it_may_not() {
     let fleet = four(INIT);
     let _agents: Vec<_> = (1..=3).map(|host| fleet.agent(host)).collect();
     let _limited = fleet.agent_with(4, &["--allow", "elsewhere"]);
-    let status = fleet.run(&["--nats-server", "nats-server"]).wait(Duration::from_secs(60));
+    let status = fleet.run(&["--nats-server", "nats-server"]).wait();
     let console = fleet.text("controller.log");
     assert_eq!(status, 3, "no host has carried out a test: {}", fleet.all_logs());
     assert!(console.contains("h4: cannot take part: this agent may not write below"), "{console}");
@@ -418,7 +413,7 @@ fn strangers_other_versions_and_old_orders_change_nothing_and_it_is_said_why() {
     let fleet = four(INIT);
     let _bus = fleet.bus();
     let agent = fleet.agent(1);
-    let said = |what: &str| wait_for(Duration::from_secs(10), || fleet.text("h1.log").contains(what));
+    let said = |what: &str| wait_for(|| fleet.text("h1.log").contains(what));
     assert!(said("connected to"), "{}", fleet.all_logs());
     fleet.net.enter(0, || {
         assert!(hostile(&fleet, |orders| orders.protocol = 99, "speaks version 99"), "another version");
@@ -430,12 +425,12 @@ fn strangers_other_versions_and_old_orders_change_nothing_and_it_is_said_why() {
     // Another fleet's credentials.
     let address = format!("{}:4222", fleet.net.controller_address());
     let strange = fleet.program(&["fleet", "init", "strange", "--hosts", "h1", "--address", &address]);
-    assert_eq!(strange.wait(Duration::from_secs(20)), 0);
+    assert_eq!(strange.wait(), 0);
     drop(agent);
     std::fs::rename(fleet.path("fleet/agents/h1.toml"), fleet.path("h1.toml")).expect("movable");
     std::fs::copy(fleet.path("strange/agents/h1.toml"), fleet.path("fleet/agents/h1.toml")).expect("copied");
     let _stranger = fleet.agent(1);
     assert!(said("cannot connect to the bus"), "{}", fleet.all_logs());
     let again = fleet.program(&["fleet", "init", "strange", "--hosts", "h1", "--address", &address]);
-    assert_eq!(again.wait(Duration::from_secs(20)), 2, "credentials are never overwritten");
+    assert_eq!(again.wait(), 2, "credentials are never overwritten");
 }

@@ -191,7 +191,7 @@ impl Fleet {
 pub fn in_local<F: Future<Output = ()>>(scenario: F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let limited =
-        async { tokio::time::timeout(Duration::from_secs(120), scenario).await.expect("the scenario hangs") };
+        async { tokio::time::timeout(testkit::PATIENCE, scenario).await.expect("the scenario hangs") };
     runtime.block_on(LocalSet::new().run_until(limited));
 }
 

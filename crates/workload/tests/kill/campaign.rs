@@ -19,9 +19,9 @@ use super::child::{Aim, COPY, ChildTask, Mode, Phase, SESSIONS, TASK, TICK, tick
 use super::common::{self, Change, Databases, Kind, Name, Rows, real, scratch_dir};
 
 /// Silence after which a child counts as stuck, ticks.
-const SILENCE_TICKS: u32 = 300;
+const SILENCE_TICKS: u32 = 6000;
 /// Time after which a recovery counts as stuck, ticks.
-const RECOVERY_TICKS: u32 = 600;
+const RECOVERY_TICKS: u32 = 6000;
 const SIGKILL: i32 = 9;
 /// First version of the transaction that every process repeats. No other change has such versions.
 const SAME_VERSION: u32 = 1_000_000;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 pub mod wire;
 
+use testkit::PATIENCE;
 use wire::{Wire, open_tun};
 
 /// Whether namespaces can be made here; says what is skipped if not.
@@ -38,9 +39,9 @@ fn must(program: &str, arguments: &[&str]) {
 }
 
 /// Waits until `done` holds; says whether it came to that.
-pub fn wait_for(limit: Duration, done: impl Fn() -> bool) -> bool {
+pub fn wait_for(done: impl Fn() -> bool) -> bool {
     let started = Instant::now();
-    while started.elapsed() < limit {
+    while started.elapsed() < PATIENCE {
         if done() {
             return true;
         }
@@ -202,14 +203,14 @@ impl Program {
         self.0.id()
     }
 
-    /// Waits for the end of the program. Returns its exit status; -1 after a signal, -2 after `limit`.
-    pub fn wait(mut self, limit: Duration) -> i32 {
+    /// Waits for the end of the program. Returns its exit status; -1 after a signal, -2 if it hangs.
+    pub fn wait(mut self) -> i32 {
         let started = Instant::now();
         loop {
             if let Some(status) = self.0.try_wait().expect("a child") {
                 return status.code().unwrap_or(-1);
             }
-            if started.elapsed() > limit {
+            if started.elapsed() > PATIENCE {
                 return -2;
             }
             std::thread::sleep(Duration::from_millis(50));

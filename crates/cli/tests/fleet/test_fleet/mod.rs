@@ -5,7 +5,6 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use clocks::Clocks;
 use serde_json::Value;
@@ -40,7 +39,7 @@ impl TestFleet {
         let names: Vec<String> = (1..=hosts).map(|host| format!("h{host}")).collect();
         let made = fleet
             .program(&["fleet", "init", "fleet", "--hosts", &names.join(","), "--address", &address])
-            .wait(Duration::from_secs(20));
+            .wait();
         assert_eq!(made, 0, "{}", fleet.all_logs());
         fleet
     }
@@ -113,7 +112,7 @@ impl TestFleet {
         let before = ready();
         let arguments = ["-c", "nats-server.conf"];
         let bus = self.net.start(0, &self.path("fleet"), "nats-server", &arguments, &self.path("bus.log"));
-        assert!(wait_for(Duration::from_secs(30), || ready() > before), "{}", self.all_logs());
+        assert!(wait_for(|| ready() > before), "{}", self.all_logs());
         bus
     }
 
@@ -122,7 +121,7 @@ impl TestFleet {
         let address = format!("{}:4222", self.net.controller_address());
         self.net.enter(0, || {
             let is_gone = || TcpStream::connect(&address).is_err();
-            assert!(wait_for(Duration::from_secs(30), is_gone), "{}", self.all_logs());
+            assert!(wait_for(is_gone), "{}", self.all_logs());
         });
     }
 
@@ -198,7 +197,7 @@ impl TestFleet {
     /// Waits until the first host measures.
     pub fn wait_until_measuring(&self) {
         let begun = || self.hosts_db(1).is_some_and(|db| window_is_open(&db));
-        assert!(wait_for(Duration::from_secs(180), begun), "no window has opened\n{}", self.all_logs());
+        assert!(wait_for(begun), "no window has opened\n{}", self.all_logs());
     }
 
     fn hosts_db(&self, host: usize) -> Option<PathBuf> {
