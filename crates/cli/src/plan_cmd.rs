@@ -53,7 +53,7 @@ pub fn run(arguments: &PlanArguments) -> Result<Status, Failure> {
     let planned = plan::plan(&solution, &named)?;
     let status = if planned.passed { Status::Pass } else { Status::VerdictFail };
     if let Some(page) = &arguments.html {
-        write_file(page, &plan::html(&planned))?;
+        write_file(page, &plan::html(&planned, evidence::report::STYLE))?;
     }
     if let Some(folder) = &arguments.export {
         export(folder, &solution, &planned)?;

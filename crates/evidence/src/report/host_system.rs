@@ -54,8 +54,7 @@ pub fn generator(view: &TestView<'_>) -> Option<Generator> {
         let program_busy = share(view, host, Counter::CpuBusyNs, Counter::CpuAvailableNs)?;
         let busiest_thread_busy = busiest_thread(view, host);
         let host_busy = share(view, host, Counter::HostCpuBusyNs, Counter::HostCpuAvailableNs);
-        let was_limit = program_busy > PROGRAM_LIMIT
-            || busiest_thread_busy.is_some_and(|share| share > THREAD_LIMIT)
+        let was_limit = has_used_up(program_busy, busiest_thread_busy)
             || host_busy.is_some_and(|share| share > HOST_LIMIT);
         Some(Generator { host: host.to_owned(), program_busy, busiest_thread_busy, host_busy, was_limit })
     };
@@ -68,7 +67,25 @@ pub fn generator(view: &TestView<'_>) -> Option<Generator> {
     hosts(view).into_iter().filter_map(of_host).max_by(|a, b| busy(a).total_cmp(&busy(b)))
 }
 
-/// The row of the host whose load generator was kept from running for the largest share of the time.
+/// Whether a load generator with these busy shares used all the processor time that it can use.
+fn has_used_up(program_busy: f64, busiest_thread_busy: Option<f64>) -> bool {
+    program_busy > PROGRAM_LIMIT || busiest_thread_busy.is_some_and(|share| share > THREAD_LIMIT)
+}
+
+/// Whether the load generator used all the processor time that it can use.
+pub fn was_saturated(generator: &Generator) -> bool {
+    has_used_up(generator.program_busy, generator.busiest_thread_busy)
+}
+
+/// The row of the host whose load generator was kept from running for the largest share of the time; of hosts as a
+/// whole where that of the load generators was not recorded.
+pub fn most_kept_waiting(rows: &[HostSystemRow]) -> Option<&HostSystemRow> {
+    let late = rows.iter().filter(|row| row.name == LATE);
+    late.max_by(|a, b| a.mean.total_cmp(&b.mean)).or_else(|| most_starved(rows))
+}
+
+/// The row that shows the largest share of the time in which the load generator of a host may have been kept from
+/// running.
 pub fn most_starved(rows: &[HostSystemRow]) -> Option<&HostSystemRow> {
     let starved = rows.iter().filter(|row| [LATE, PRESSURE, STOLEN].contains(&&*row.name));
     starved.max_by(|a, b| a.mean.total_cmp(&b.mean))

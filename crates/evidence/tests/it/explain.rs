@@ -2,10 +2,10 @@
 
 use evidence::RunData;
 use evidence::report::{Report, unsteady};
-use results::{IoClass, IoTotals, Outcome, StoragePart, WorldKind};
+use results::{Counter, IoClass, IoTotals, Measure, Outcome, StoragePart, WorldKind};
 
-use crate::qualification::honest::Honest;
-use crate::qualification::{change, scaled};
+use crate::qualification::honest::{Honest, SAMPLE_MS};
+use crate::qualification::{READ, change, counter, scaled};
 
 const PERFORMANCE: u32 = 2;
 const SECONDS: f64 = 7_200.0;
@@ -30,8 +30,14 @@ fn device(name: &str, read_mib_per_s: f64, read_latency_ms: f64) -> StoragePart 
 
 /// The first cause of a broken limit of the mean read latency, and the part that it names.
 fn first_cause(devices: Vec<StoragePart>) -> (String, String) {
+    first_cause_on_host(devices, |_| ())
+}
+
+/// The same on a host that `spoil` changed.
+fn first_cause_on_host(devices: Vec<StoragePart>, spoil: impl Fn(&mut RunData)) -> (String, String) {
     let mut data = Honest::run(WorldKind::Real);
     data.parts = devices;
+    spoil(&mut data);
     let of_reads = |test, rule: &str| test == Some(PERFORMANCE) && rule.starts_with("read_latency");
     let verdict = data.verdicts.iter_mut().find(|verdict| of_reads(verdict.test, &verdict.rule));
     let verdict = verdict.expect("the honest run judges it");
@@ -51,6 +57,38 @@ fn a_device_that_does_what_the_load_asks_and_takes_the_time_is_overloaded() {
 #[test]
 fn reads_that_wait_before_a_fast_device_are_throttled() {
     assert_eq!(first_cause(vec![device("sda", 6.6, 0.3)]).0, "throttled");
+}
+
+/// All processors of the host are busy. The load generator woke late for a share of the time, and held completed reads
+/// for a share of their latency.
+fn busy_host(late: f64, held: f64) -> impl Fn(&mut RunData) {
+    move |data| {
+        let ns = SAMPLE_MS as f64 * 1e6;
+        counter(data, Counter::LateNs, (ns * late) as u64);
+        counter(data, Counter::HostCpuPressureNs, (ns * 0.94) as u64);
+        let busy: Vec<_> =
+            data.counters.iter().filter(|(key, _)| key.2 == Counter::HostCpuAvailableNs).collect();
+        let busy: Vec<_> = busy.into_iter().map(|(key, points)| (key.clone(), points.clone())).collect();
+        for ((test, origin, _), points) in busy {
+            data.counters.insert((test, origin, Counter::HostCpuBusyNs), points);
+        }
+        let reads: Vec<_> = data.series.iter().filter(|(key, _)| key.2 == READ.into()).collect();
+        let reads: Vec<_> = reads.into_iter().map(|(key, points)| (key.clone(), points.clone())).collect();
+        for ((test, origin, _), mut points) in reads {
+            points.iter_mut().for_each(|point| point.totals = scaled(point.totals, 1.0, held));
+            data.series.insert((test, origin, Measure::Held(READ)), points);
+        }
+    }
+}
+
+#[test]
+fn a_busy_host_is_the_cause_where_the_reads_waited_for_it() {
+    let cause = |device, late, held| first_cause_on_host(vec![device], busy_host(late, held)).0;
+    assert_eq!(cause(device("sda", 6.6, 0.3), 0.6, 0.36), "processors");
+    assert_eq!(cause(device("sda", 6.6, 0.3), 0.21, 0.36), "processors");
+    assert_eq!(cause(device("sda", 6.6, 0.3), 0.21, 0.01), "throttled");
+    assert_eq!(cause(device("sda", 38.0, 13.5), 0.22, 0.1), "noisy_neighbour");
+    assert_eq!(cause(device("sda", 6.6, 13.5), 0.05, 0.01), "too_much_load");
 }
 
 #[test]

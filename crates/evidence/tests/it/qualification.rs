@@ -71,12 +71,12 @@ pub fn scaled(totals: IoTotals, count: f64, latency: f64) -> IoTotals {
     }
 }
 
-fn counter(data: &mut RunData, counter: Counter, value: u64) {
+pub fn counter(data: &mut RunData, counter: Counter, value: u64) {
     let of_it = data.counters.iter_mut().filter(|(key, _)| key.2 == counter);
     of_it.for_each(|(_, points)| points.iter_mut().for_each(|point| point.value = value));
 }
 
-const READ: IoClass = IoClass::TransactionalRead;
+pub const READ: IoClass = IoClass::TransactionalRead;
 const WRITE: IoClass = IoClass::TransactionalWrite;
 
 /// A change that makes the run worthless: its description, and the condition that is then not met.

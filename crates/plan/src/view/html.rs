@@ -22,8 +22,8 @@ const GAP: usize = 14;
 const NAMES: usize = 96;
 const HEAD: usize = 24;
 
-/// Renders the plan as an HTML page.
-pub fn html(plan: &Plan) -> String {
+/// Renders the plan as an HTML page with the style sheet `style` of the reports.
+pub fn html(plan: &Plan, style: &str) -> String {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_filter("whole", |value: Value| match f64::try_from(value) {
@@ -56,6 +56,8 @@ pub fn html(plan: &Plan) -> String {
     let page = environment.render_str(
         include_str!("plan.html"),
         context! {
+            style,
+            own_style => include_str!("plan.css"),
             plan => Value::from(Serde(plan)),
             volumes => Value::from(Serde(&volumes)),
             classes => plan.failures.classes.iter().map(|class| {

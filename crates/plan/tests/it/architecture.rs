@@ -29,7 +29,7 @@ fn golden_example_keeps_every_rule_and_every_view_names_them() {
     assert_eq!(rules_with(&plan, Compliance::Broken), [""; 0]);
     assert_eq!(rules_with(&plan, Compliance::NotJudged), [""; 0]);
     assert!(plan.passed, "{}", plan.verdict);
-    let (terminal, page, json) = (plan::terminal(&plan), plan::html(&plan), plan.json());
+    let (terminal, page, json) = (plan::terminal(&plan), plan::html(&plan, ""), plan.json());
     let terminal = terminal.replace("\n      ", " ");
     for rule in &plan.architecture {
         for view in [&terminal, &page, &json] {
@@ -136,7 +136,7 @@ fn meta_cache_figures_of_the_golden_example_are_those_computed_by_hand() {
     // 12 of 48 copies active: 1,000 x 8.766 + 3,000 x 2.055 megacycles of 200 x 9 x 2000 / 33.75.
     near("cpu_percent_normal", 14_930.6 / 106_666.7 * 100.0);
     near("cpu_percent_site", (2000.0 * 8.765_625 + 2000.0 * 2.055) / 106_666.7 * 100.0);
-    for view in [plan::terminal(&plan), plan::html(&plan).replace("&#x2f;", "/")] {
+    for view in [plan::terminal(&plan), plan::html(&plan, "").replace("&#x2f;", "/")] {
         for one in &plan.figures {
             assert!(view.contains(one.label) && view.contains(one.source), "{}", one.label);
         }

@@ -113,7 +113,7 @@ fn disks_of_each_raid_level_are_those_computed_by_hand() {
         ("RAID 6", 1356.75, Some(24), Some(48), 9),
     ];
     assert_eq!(found, wanted);
-    let (terminal, page) = (plan::terminal(&plan), plan::html(&plan));
+    let (terminal, page) = (plan::terminal(&plan), plan::html(&plan, ""));
     for (level, ..) in wanted {
         assert!(
             terminal.contains(&format!("\n{level} ")) && page.contains(&format!("<td>{level}</td>")),
@@ -132,5 +132,5 @@ fn limits_of_active_databases_stand_in_every_view_as_they_are_exported() {
     }
     let line = "MaximumActiveDatabases 56, MaximumPreferredActiveDatabases";
     assert!(plan::terminal(&plan).contains(line), "{}", plan::terminal(&plan));
-    assert!(plan::html(&plan).contains("<th>MaximumPreferredActiveDatabases</th>"));
+    assert!(plan::html(&plan, "").contains("<th>MaximumPreferredActiveDatabases</th>"));
 }

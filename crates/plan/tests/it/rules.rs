@@ -129,7 +129,7 @@ proptest! {
         for line in plan::terminal(&plan).lines() {
             prop_assert!(line.chars().count() <= 100, "{}", line);
         }
-        let page = plan::html(&plan);
+        let page = plan::html(&plan, "");
         prop_assert!(page.ends_with("</html>") && page.contains(&plan.layout.databases[0].name));
     }
 }

@@ -183,7 +183,7 @@ fn every_view_says_in_its_first_lines_what_the_failures_lose() {
     ] {
         let head: Vec<String> = plan::terminal(plan).lines().take(8).map(str::to_owned).collect();
         assert!(head.iter().any(|line| line.contains(sentence)), "{head:#?}");
-        let page = plan::html(plan);
+        let page = plan::html(plan, "");
         let body = &page[page.find("<body>").expect("a body")..];
         let (at, table) = (body.find(sentence), body.find("<table>").expect("a table"));
         assert!(at.is_some_and(|at| at < table), "{}", &body[..table]);

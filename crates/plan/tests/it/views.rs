@@ -47,7 +47,7 @@ fn the_terminal_view_fits_100_columns() {
 #[test]
 fn the_page_needs_nothing_from_elsewhere() {
     for (name, _, plan) in plans() {
-        let page = plan::html(&plan);
+        let page = plan::html(&plan, "");
         assert!(page.ends_with("</html>"), "{name}: {}", &page[..page.len().min(300)]);
         for foreign in ["http:", "https:", "<script", "<link", "@import", "url(", " src="] {
             assert!(!page.contains(foreign), "{name}: {foreign}");
@@ -61,7 +61,7 @@ fn the_page_needs_nothing_from_elsewhere() {
 #[test]
 fn numbers_have_separators_and_plurals_in_the_page_and_in_the_checks() {
     let (_, _, plan) = plans().find(|(name, ..)| *name == "cs700").expect("it is shipped");
-    let page = plan::html(&plan);
+    let page = plan::html(&plan, "");
     for words in ["100,000 mailboxes on Exchange", "I/O per second for "] {
         assert!(page.contains(words), "{words}");
     }
@@ -84,7 +84,7 @@ fn numbers_have_separators_and_plurals_in_the_page_and_in_the_checks() {
 fn the_page_does_not_run_what_a_name_contains() {
     let text = SOLUTIONS[6].1.replace("name = \"Laptop\"", "name = \"<script>alert(1)</script>\"");
     let solution = Solution::parse(&text.replace("name = \"laptop\"", "name = \"<b>&\""), "t").unwrap();
-    let page = plan::html(&plan::plan(&solution, &[]).unwrap());
+    let page = plan::html(&plan::plan(&solution, &[]).unwrap(), "");
     assert!(!page.contains("<script") && !page.contains("<b>&"), "names are escaped");
 }
 
@@ -104,6 +104,6 @@ fn the_json_follows_its_schema() {
 fn the_same_file_gives_the_same_bytes() {
     for ((_, _, a), (_, _, b)) in plans().zip(plans()) {
         assert_eq!(a.json(), b.json());
-        assert_eq!(plan::html(&a), plan::html(&b));
+        assert_eq!(plan::html(&a, ""), plan::html(&b, ""));
     }
 }

@@ -18,6 +18,8 @@ const SECONDS_MAX: f64 = 1e6;
 const SETTLED_S: usize = 4;
 /// Share of the time from which on a busy part makes requests wait.
 pub const BUSY: f64 = 0.8;
+/// Share of a latency from which on the load generator itself explains it: completed operations that it did not get to.
+pub const HELD: f64 = 0.2;
 pub const READ: Measure = Measure::Io(IoClass::TransactionalRead);
 pub const WRITE: Measure = Measure::Io(IoClass::TransactionalWrite);
 pub const LOG: Measure = Measure::Io(IoClass::LogWrite);
@@ -177,6 +179,21 @@ impl<'a> Facts<'a> {
 
     pub fn mean_ms(&self, measure: Measure) -> Option<f64> {
         self.figures(measure)?.latency_ms_mean
+    }
+
+    /// Share of the mean latency for which the load generator held completed operations, of the class that broke its
+    /// limit and that it held for the larger share; `None` if that was not recorded.
+    pub fn held_share(&self) -> Option<f64> {
+        let broken = [(READ, self.reads_slow() || !self.is_slow()), (LOG, self.logs_slow())];
+        let share = |measure: Measure| {
+            let row = self.report.measures.iter().find(|row| row.measure == measure.name())?;
+            Some(row.held_ms? / row.figures.latency_ms_mean.filter(|mean| *mean > 0.0)?)
+        };
+        broken
+            .into_iter()
+            .filter(|(_, is_broken)| *is_broken)
+            .filter_map(|(measure, _)| share(measure))
+            .reduce(f64::max)
     }
 
     pub fn iops(&self) -> f64 {

@@ -2,8 +2,8 @@
 
 use results::{Measure, Outcome};
 
-use super::facts::{BUSY, Facts, Found, LOG, READ, busy, ms, percent};
-use crate::report::host_system::most_starved;
+use super::facts::{BUSY, Facts, Found, HELD, LOG, READ, busy, ms, percent};
+use crate::report::host_system::{most_kept_waiting, was_saturated};
 use crate::report::text::{bytes, counted, number, significant};
 
 /// Multiple of its target from which on a load is not the load that was asked for.
@@ -14,8 +14,10 @@ const BEYOND: f64 = 5.0;
 const READS_PER_BATCH_LEAST: f64 = 5.0;
 /// Share from which on one component of a latency explains it.
 const MOSTLY: f64 = 0.4;
-/// Percent of the time from which on a host that keeps the load generator waiting delays its I/O.
+/// Percent of the time from which on a host that keeps the load generator waiting delays its I/O, and from which on
+/// that alone explains any latency.
 const STARVED_PERCENT: f64 = 10.0;
+const MOSTLY_STARVED_PERCENT: f64 = 50.0;
 
 /// Cause: a closed load has too few sessions to reach its target at the latencies that were measured.
 pub fn too_few_sessions(facts: &Facts<'_>) -> Option<Found> {
@@ -97,7 +99,7 @@ pub fn database_fits_cache(facts: &Facts<'_>) -> Option<Found> {
 /// Cause: the load generator or the processors of its host were busy.
 pub fn processors(facts: &Facts<'_>) -> Option<Found> {
     let is_broken = facts.is_slow() || facts.too_little();
-    if let Some(generator) = facts.report.generator.as_ref().filter(|generator| generator.was_limit) {
+    if let Some(generator) = facts.report.generator.as_ref().filter(|generator| was_saturated(generator)) {
         let busiest = generator.busiest_thread_busy.unwrap_or(generator.program_busy);
         let what = format!(
             "The load generator itself had no processor time left on {}: the storage may be faster than measured",
@@ -110,11 +112,22 @@ pub fn processors(facts: &Facts<'_>) -> Option<Found> {
                 .proof("host_cpu_busy_ns", percent(generator.host_busy.unwrap_or(0.0)))
         });
     }
-    if let Some(row) = most_starved(&facts.report.host_system).filter(|row| row.mean >= STARVED_PERCENT) {
+    let waiting = most_kept_waiting(&facts.report.host_system);
+    if let Some(row) = waiting.filter(|row| row.mean >= STARVED_PERCENT) {
         let what = format!("The load generator had to wait for a processor on {}", row.host);
+        // A busy host is not the cause where operations hardly waited for it.
+        let held = facts.held_share();
+        let explains = row.mean >= MOSTLY_STARVED_PERCENT || held.is_none_or(|share| share >= HELD);
         return is_broken.then(|| {
             let figure = format!("{} {} on average", significant(row.mean), row.unit);
-            Found::new(0.94, "processors", what).on(row.host.clone()).proof(row.name.clone(), figure)
+            let found = Found::new(if explains { 0.97 } else { 0.6 }, "processors", what);
+            let found = found.on(row.host.clone()).proof(row.name.clone(), figure);
+            match held {
+                Some(share) => {
+                    found.proof("held", format!("{} of the slow operations' latency", percent(share)))
+                }
+                None => found,
+            }
         });
     }
     let part = facts.busiest("processor")?;
