@@ -30,6 +30,8 @@ pub enum ErrorKind {
     ShortRead,
     /// Fewer bytes were written than given.
     ShortWrite,
+    /// Another process has the file open.
+    InUse,
     /// The process lacks the permission.
     PermissionDenied,
     /// The file system does not support unbuffered I/O.

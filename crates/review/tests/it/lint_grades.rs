@@ -279,6 +279,12 @@ const COUNTS: &[Bend] = &[
         report.environment.push(Environment { area, name, value, ..row });
         report.run.world_detail = "polling, direct (O_DIRECT)".to_owned();
     }),
+    ("io_uring was refused to a single thread", real, &[], |report| {
+        let row = memory_row(report).clone();
+        let (area, name, value) = ("System".to_owned(), "io_uring".to_owned(), "works".to_owned());
+        report.environment.push(Environment { area, name, value, ..row });
+        report.run.world_detail = "polling, direct (O_DIRECT), 1 of 2 threads poll".to_owned();
+    }),
     ("batches", real, &["instance_sum", "load_shape"], |report| {
         load(report, "stress").throughput.as_mut().expect("a load").batches *= 2;
     }),

@@ -17,6 +17,7 @@ use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 use rustix::io::Errno;
 
 use super::failure::failed;
+use super::hold::HeldFile;
 use super::ops::{Ops, give_way};
 use super::shared::Counters;
 use super::transfer::{Direction, IoSpan, ScatteredBufs};
@@ -29,7 +30,7 @@ type Called<B> = (io::Result<usize>, B);
 pub(super) struct RealFile(Rc<OpenFile>);
 
 struct OpenFile {
-    fd: SharedFd<std::fs::File>,
+    fd: SharedFd<HeldFile>,
     path: String,
     in_memory: bool,
     ops: Rc<Ops>,
@@ -37,8 +38,8 @@ struct OpenFile {
 }
 
 impl RealFile {
-    pub fn new(file: std::fs::File, path: String, ops: Rc<Ops>, counters: Arc<Counters>) -> RealFile {
-        let in_memory = is_in_memory(&file);
+    pub fn new(file: HeldFile, path: String, ops: Rc<Ops>, counters: Arc<Counters>) -> RealFile {
+        let in_memory = is_in_memory(file.file());
         RealFile(Rc::new(OpenFile { fd: SharedFd::new(file), path, in_memory, ops, counters }))
     }
 
@@ -144,8 +145,8 @@ impl OpenFile {
                 continue;
             }
             return match direction {
-                Direction::Read => self.fd.read_at(&mut buf.as_read_target()[skip..], offset),
-                Direction::Write => self.fd.write_at(&buf.as_slice()[skip..], offset),
+                Direction::Read => self.fd.file().read_at(&mut buf.as_read_target()[skip..], offset),
+                Direction::Write => self.fd.file().write_at(&buf.as_slice()[skip..], offset),
             };
         }
         Ok(0)
@@ -171,7 +172,7 @@ impl HostFile for RealFile {
         Box::pin(async move {
             // fdatasync: contents, and the size where it matters for reading them back; not the time stamps.
             let (synced, held) = match file.in_memory {
-                true => (file.fd.sync_data(), None),
+                true => (file.fd.file().sync_data(), None),
                 false => {
                     let (BufResult(synced, _), held) =
                         file.ops.submit(Sync::new(file.fd.clone(), true)).await;
@@ -185,7 +186,7 @@ impl HostFile for RealFile {
     }
 
     fn size(&self) -> LocalFuture<'static, Result<u64>> {
-        let size = self.0.fd.metadata().map(|metadata| metadata.len());
+        let size = self.0.fd.file().metadata().map(|metadata| metadata.len());
         let size = size.map_err(|cause| failed("ask the size of", &self.0.path, &cause));
         Box::pin(std::future::ready(size))
     }
@@ -193,8 +194,8 @@ impl HostFile for RealFile {
     fn set_size(&self, bytes: u64) -> LocalFuture<'static, Result<()>> {
         let file = self.0.clone();
         Box::pin(async move {
-            let op = AsyncifyFd::new(file.fd.clone(), move |file: &std::fs::File| {
-                BufResult(Ok(0), resize(file, bytes))
+            let op = AsyncifyFd::new(file.fd.clone(), move |file: &HeldFile| {
+                BufResult(Ok(0), resize(file.file(), bytes))
             });
             let (BufResult(_, op), _) = file.ops.submit(op).await;
             let operation = || format!("set the size to {bytes} bytes of");

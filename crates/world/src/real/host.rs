@@ -13,6 +13,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::ClockId;
 
 use super::file::RealFile;
+use super::hold::{HeldFile, PATIENCE};
 use super::names;
 use super::ops::{Ops, give_way};
 use super::shared::{Counters, RealRun};
@@ -119,7 +120,9 @@ impl Host for RealHost {
 
     fn open(&self, path: &str, mode: OpenMode) -> LocalFuture<'static, Result<Rc<dyn HostFile>>> {
         let direct = self.run.config.direct;
-        let opened = self.blocking(path, move |path| names::open(path, mode, direct));
+        let opened = self.blocking(path, move |path| {
+            HeldFile::new(names::open(path, mode, direct)?, path, mode, PATIENCE)
+        });
         let (path, ops, counters) = (path.to_owned(), self.ops.clone(), self.counters.clone());
         let run = self.run.clone();
         Box::pin(async move {

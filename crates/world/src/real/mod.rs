@@ -9,7 +9,9 @@
 //! 2. Files are opened unbuffered (`O_DIRECT`) unless [`RealConfig::direct`] says otherwise; there is no silent
 //!    fallback.
 //! 3. A panic on any thread of a run, in any task, becomes a panic of [`run`]; no thread outlives [`run`].
-//! 4. When the main future ends, the run ends: tasks and shards that have not finished are dropped.
+//! 4. A file is opened only when no other process has it open for writing and the last I/O of one that was killed has
+//!    ended.
+//! 5. When the main future ends, the run ends: tasks and shards that have not finished are dropped.
 //!
 //! Limits: Linux. Thread-pool operations (open, rename, list, ...) are not meant for the measured path.
 #![allow(clippy::disallowed_methods, reason = "this module is where the operating system's API is wrapped")]
@@ -17,6 +19,7 @@
 mod cores;
 mod failure;
 mod file;
+mod hold;
 mod host;
 mod lock;
 mod modes;
