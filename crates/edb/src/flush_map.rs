@@ -95,6 +95,8 @@ pub struct FlushMap {
     pub header: Header,
     /// Log position up to which the map contains all changes.
     pub position: LogPosition,
+    /// Position of the last frame with a change. Later ones only say that none came.
+    pub changed_to: LogPosition,
     /// Pages that changed since the map was begun, with their versions. The last entry of a page counts.
     pub entries: Vec<(u32, u16)>,
     /// Offset of the next frame in the file.
@@ -187,13 +189,15 @@ impl FlushMap {
     pub fn read(file: &[u8]) -> Result<FlushMap, FlushMapDamage> {
         let sector = file.get(..SECTOR_BYTES).ok_or(FlushMapDamage::Header)?;
         let (header, mut end) = Header::parse(sector)?;
-        let (mut position, mut entries) = (LogPosition::default(), Vec::new());
+        let (mut position, mut changed_to) = (LogPosition::default(), LogPosition::default());
+        let mut entries = Vec::new();
         while let Some(frame) = frame_at(&file[end.bytes..]).filter(|f| get_u32(f, at::BEFORE) == end.before)
         {
             position = LogPosition::get(frame, at::POSITION);
             for number in 0..get_u32(frame, at::ENTRIES) as usize {
                 let place = at::FIRST_ENTRY + ENTRY_BYTES * number;
                 entries.push((get_u32(frame, place), get_u16(frame, place + 4)));
+                changed_to = position;
             }
             end = Journal { bytes: end.bytes + frame.len(), before: get_u32(frame, at::CRC) };
         }
@@ -204,7 +208,7 @@ impl FlushMap {
         if frame_at(&file[end.bytes..]).is_some() || behind.into_iter().any(has_frame) {
             return Err(FlushMapDamage::Hole { sector: end.bytes / SECTOR_BYTES });
         }
-        Ok(FlushMap { header, position, entries, end })
+        Ok(FlushMap { header, position, changed_to, entries, end })
     }
 }
 
@@ -227,7 +231,7 @@ impl FlushMap {
             Some("it is of another log stream than the database")
         } else if self.position < least {
             Some("it is older than the header of the database: a write of the map was lost")
-        } else if is_closed && self.position > least {
+        } else if is_closed && self.changed_to > least {
             Some(
                 "it is newer than the database: that is an older copy of itself, or lost a write of its header",
             )

@@ -307,6 +307,20 @@ impl FlushMap {
         if frame.entries.is_empty() { Ok(()) } else { self.write(frame, log).await }
     }
 
+    /// Prepares the map for a database that is about to be taken into use, unchanged since it was closed; `frame` has no
+    /// change. Returns the frame if the map is to be written anew with it once the header says that the database is in
+    /// use. Until then a check would take a map of another log stream for damage.
+    pub(crate) async fn begin(&self, frame: Frame, log: Signature) -> Result<Option<Frame>> {
+        if self.0.file.borrow().as_ref().is_some_and(|map| map.log == log) {
+            self.write(frame, log).await?;
+            return Ok(None);
+        }
+        if self.0.file.take().is_some() {
+            remove(&self.0.world, &self.0.path).await?;
+        }
+        Ok(Some(frame))
+    }
+
     /// Writes a frame durably; the log is durable up to its position. If the volume is full, the map is given up and
     /// the instance goes on without it.
     pub(crate) async fn write(&self, frame: Frame, log: Signature) -> Result<()> {
@@ -314,7 +328,9 @@ impl FlushMap {
             return Ok(());
         }
         let is_short = |map: &MapFile| map.end.bytes <= JOURNAL_BYTES.max(JOURNAL_TIMES * map.needed);
-        let file = self.0.file.take().filter(|map| map.log == log && is_short(map));
+        // Without a change nothing is written anew, so that earlier changes keep their position.
+        let is_continued = |map: &MapFile| map.log == log && (frame.entries.is_empty() || is_short(map));
+        let file = self.0.file.take().filter(is_continued);
         let written = match file {
             Some(map) => map.append(&frame).await,
             None => self.write_anew(frame.position, log).await,

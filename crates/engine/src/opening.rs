@@ -279,6 +279,11 @@ async fn attach(core: &Core, database: &Database) -> Result<()> {
     // Redo leaves out what the log has up to the position in the header. Were this record lost, others would
     // come to lie there.
     core.log.flush_to(end).await?;
-    database.flush_map.write(database.flush_map.take_frame(end), core.log.signature()).await?;
-    database.attach(position, log_time(&core.world), core.log.signature()).await
+    let (map, log) = (&database.flush_map, core.log.signature());
+    let frame = map.begin(map.take_frame(end), log).await?;
+    database.attach(position, log_time(&core.world), log).await?;
+    match frame {
+        Some(frame) => map.write(frame, log).await,
+        None => Ok(()),
+    }
 }

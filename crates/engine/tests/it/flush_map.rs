@@ -4,11 +4,11 @@ use crate::common::snapshot::Snapshot;
 use crate::common::{PAGE_BYTES, create, scan, tree_number};
 use engine::{
     Counters, Durability, Error, Instance, InstanceConfig, MaintenanceConfig, PageFindings, Progress,
-    StopSignal, StreamConfig, check_database, flush_map_path,
+    StopSignal, StreamConfig, check_database, flush_map_path, is_closed,
 };
 use smallvec::smallvec;
 use std::time::Duration;
-use world::sim::{SimConfig, Simulation};
+use world::sim::{Death, Faults, Outcome, SimConfig, Simulation};
 use world::{OpenMode, PageBuf, World};
 
 const PATH: &str = "/db/0.edb";
@@ -178,6 +178,48 @@ fn a_map_that_contradicts_its_database_is_named_and_begun_anew() {
         assert_eq!(found.list, []);
         assert!(found.unseen.is_some_and(|text| text.contains("anew")), "{found:?}");
     });
+}
+
+/// A check finds nothing in a database that a process left closed because it ended while it opened it, also where the
+/// log is gone and a new one is begun.
+#[test]
+fn a_process_that_ends_at_any_sync_of_an_opening_leaves_no_finding_in_a_closed_database() {
+    for is_log_gone in [false, true] {
+        let (sim, world) = simulation();
+        let config = sim.run_until(async {
+            let (config, _) = closed_twice(&world).await;
+            for entry in world.list("/log").await.unwrap().iter().filter(|_| is_log_gone) {
+                world.remove(&format!("/log/{}", entry.name)).await.unwrap();
+            }
+            world.sync_dir("/log").await.unwrap();
+            config
+        });
+        let files = Snapshot::take(&sim);
+        let mut left_closed = 0;
+        for nth in 1.. {
+            let (sim, world) = files.restore();
+            let ends =
+                Faults { crash_at_nth_sync: Some(nth), crash_ends: Death::Process, ..Faults::default() };
+            sim.set_faults(ends);
+            let is_open = matches!(sim.run_until_crash_or(Instance::open(&world, &config)), Outcome::Done(_));
+            if is_open {
+                assert!(left_closed > 3, "{left_closed} ends before the header, {nth} in all");
+                break;
+            }
+            let world = sim.restart("h");
+            sim.set_faults(Faults::default());
+            sim.run_until(async {
+                if is_closed(&world, PATH, PAGE_BYTES, &Counters::default()).await.unwrap() {
+                    assert_eq!(check(&world).await.list, [], "sync {nth}, log gone: {is_log_gone}");
+                    left_closed += 1;
+                }
+                let (instance, report) = Instance::open(&world, &config).await.unwrap();
+                assert_eq!(report.flush_maps_refused, [], "sync {nth}, log gone: {is_log_gone}");
+                instance.close().await.unwrap();
+                assert_eq!(check(&world).await.list, []);
+            });
+        }
+    }
 }
 
 #[test]
