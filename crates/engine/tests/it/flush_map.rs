@@ -198,6 +198,8 @@ fn a_process_that_ends_at_any_sync_of_an_opening_leaves_no_finding_in_a_closed_d
         let mut left_closed = 0;
         for nth in 1.. {
             let (sim, world) = files.restore();
+            // A new log stream has its time in its signature.
+            sim.run_until(world.sleep(Duration::from_secs(3600)));
             let ends =
                 Faults { crash_at_nth_sync: Some(nth), crash_ends: Death::Process, ..Faults::default() };
             sim.set_faults(ends);
