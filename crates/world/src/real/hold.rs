@@ -1,17 +1,18 @@
 //! Waits until the last process has let go of a file.
 //!
-//! A process that was killed is gone before its I/O is: writes that io_uring had submitted still reach the disk, on slow
-//! storage seconds later, and would land on top of what the next process wrote. An open file keeps its lock (`flock`)
-//! until the kernel has ended its last I/O, so a process that gets the lock of a file knows that no such write comes.
+//! A process that was killed is gone before its I/O is: writes that io_uring had submitted still reach the disk, on
+//! slow storage seconds later, and would land on top of what the next process wrote. An open file keeps its lock
+//! (`flock`) until the kernel has ended its last I/O, so a process that gets the lock of a file knows that no such
+//! write comes.
 //!
 //! Invariants
 //! 1. Every file that this process has open for writing is locked as shared by each of its open descriptions.
 //! 2. A file that this process does not yet have open for writing is opened only after it could be locked as exclusive.
 //!
-//! Limits: advisory, so only processes of this program see it. A file system without `flock` is not guarded; of NFS only
-//! files that are opened for writing are.
+//! Limits: advisory, so only processes of this program see it. A file system without `flock` is not guarded; of NFS
+//! only files that are opened for writing are.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -35,7 +36,7 @@ const ATTEMPT_EVERY: Duration = Duration::from_millis(5);
 type Id = (u64, u64);
 
 /// Files that this process has open for writing, each with its number of open descriptions.
-static HELD: Mutex<Option<HashMap<Id, usize>>> = Mutex::new(None);
+static HELD: Mutex<BTreeMap<Id, usize>> = Mutex::new(BTreeMap::new());
 
 /// Open file. Other processes wait until its last I/O has ended.
 #[derive(Debug)]
@@ -54,8 +55,7 @@ impl HeldFile {
         let began = Instant::now();
         loop {
             // While the table is locked no other thread of this process tries the same file.
-            let mut table = lock(&HELD);
-            let held = table.get_or_insert_default();
+            let mut held = lock(&HELD);
             let is_ours = held.contains_key(&id);
             if is_ours || lock_alone(&file).map_err(|cause| failed("lock", path, &cause))? {
                 let is_read = mode == OpenMode::Read;
@@ -67,7 +67,7 @@ impl HeldFile {
                 }
                 return Ok(HeldFile { file, held: (!is_read).then_some(id) });
             }
-            drop(table);
+            drop(held);
             if began.elapsed() >= patience {
                 return Err(used_elsewhere(path, patience));
             }
@@ -89,10 +89,9 @@ impl AsFd for HeldFile {
 
 impl Drop for HeldFile {
     fn drop(&mut self) {
-        let mut table = lock(&HELD);
-        if let (Some(id), Some(held)) = (self.held, table.as_mut())
-            && let Some(count) = held.get_mut(&id)
-        {
+        let Some(id) = self.held else { return };
+        let mut held = lock(&HELD);
+        if let Some(count) = held.get_mut(&id) {
             *count -= 1;
             if *count == 0 {
                 held.remove(&id);
