@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use futures_util::lock::Mutex;
-use results::{IoStats, IoTotals};
+use results::{Day, IoStats, IoTotals};
 use world::{Duration, Time, World};
 
 /// Mode of a load: closed or paced.
@@ -56,7 +56,10 @@ pub struct Load<E> {
     stopping: Cell<bool>,
     /// Whether the load is draining: databases are brought to the same count, without a pace.
     draining: Cell<bool>,
+    /// Rate of a paced load, batches per second; that of the peak hour if the load follows a day.
     rate: Cell<f64>,
+    /// Day that a paced load follows, and when it begins.
+    day: Cell<Option<(Time, Day)>>,
     due: Cell<Time>,
     /// Held by the session that waits for the next due time.
     turn: Mutex<()>,
@@ -78,6 +81,7 @@ impl<E: 'static> Load<E> {
             stopping: Cell::new(false),
             draining: Cell::new(false),
             rate: Cell::new(0.0),
+            day: Cell::new(None),
             due: Cell::new(world.now()),
             turn: Mutex::new(()),
             done: RefCell::new(vec![0; databases as usize]),
@@ -153,8 +157,16 @@ impl<E: 'static> Load<E> {
         // Meanwhile another task may have cut what is to be made up for.
         let due = due();
         let number = self.take_number()?;
-        self.due.set(due + Duration::from_secs_f64(1.0 / self.rate.get()));
+        self.due.set(self.due_after(due));
         Some((number, due))
+    }
+
+    /// When the batch after the one that is due at `due` is due itself.
+    fn due_after(&self, due: Time) -> Time {
+        let at_peak_s = 1.0 / self.rate.get();
+        let Some((begins, day)) = self.day.get() else { return due + Duration::from_secs_f64(at_peak_s) };
+        let asked_s = day.peak_s(due.since(begins).as_secs_f64());
+        begins + Duration::from_secs_f64(day.moment_s(asked_s + at_peak_s))
     }
 
     fn is_over(&self) -> bool {
@@ -182,6 +194,11 @@ impl<E: 'static> Load<E> {
         sample.databases[database as usize].add(IoTotals::one(0, took_ns));
         sample.response.record(0, now.since(due).as_nanos() as u64);
         now.since(started)
+    }
+
+    /// Lets a paced load follow a day that begins at `begins`, from the batch after the next one on.
+    pub fn follow(&self, begins: Time, day: Day) {
+        self.day.set(Some((begins, day)));
     }
 
     /// Changes the rate of a paced load, from the batch after the next one on.
@@ -305,6 +322,28 @@ mod tests {
             assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
             let drained = world.now().since(stopped);
             assert!(drained < Duration::from_secs(100), "{drained:?}");
+        });
+    }
+
+    #[test]
+    fn a_load_that_follows_a_day_does_each_hour_what_it_asks_for() {
+        let simulation = Simulation::new(1, SimConfig::default());
+        let world = simulation.host("a");
+        simulation.run_until(async {
+            let mode = Mode::Paced { batches_per_s: 10.0, sessions_max: 50 };
+            let (load, task) = driven(&world, 1, mode, |_| Duration::from_millis(1));
+            let mut hours_percent: [f64; 24] = std::array::from_fn(|hour| 4.0 * hour as f64);
+            hours_percent[12] = 100.0;
+            load.follow(world.now(), Day::of_window(hours_percent, 480.0));
+            for hour in 0..30 {
+                load.take_sample();
+                world.sleep(Duration::from_secs(20)).await;
+                let batches = load.take_sample().service.totals.count as f64;
+                let asked = 20.0 * 10.0 * hours_percent[hour % 24] / 100.0;
+                assert!((batches - asked).abs() <= 2.0, "hour {hour}: {batches}, not {asked}");
+            }
+            load.stop();
+            assert_eq!(task.await, Ok(()));
         });
     }
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use results::figures::{counted, number};
-use results::{IoClass, Origin, Parameter, Severity};
+use results::{Day, IoClass, Origin, Parameter, Severity};
 use solution::{EngineGeneration, EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestKind, TestSpec};
 use workload::mix::{BatchShape, CLASSES, Mix};
 use world::{Duration, Task, Time};
@@ -75,9 +75,12 @@ impl Campaign<'_> {
         spec: &TestSpec,
     ) -> Result<(), CampaignError> {
         let mode = self.mode()?;
-        let mut test = self.begin(ordinal, name, spec, self.load_parameters(mode)).await?;
+        let hours = self.load.hours_percent.filter(|_| spec.follows_hours());
+        let day = hours.map(|hours| Day::of_window(hours, spec.duration_s));
+        let mut test = self.begin(ordinal, name, spec, self.load_parameters(mode, day)).await?;
         test.row.limits = plan::limits(spec);
-        self.note_load(&mut test, mode)?;
+        test.row.day = day;
+        self.note_load(&mut test, mode, spec)?;
         self.open(&mut test, OpenOptions::normal(&self.deployment.engine)).await?;
         self.start_background().await?;
         let driving = self.drive(mode);
@@ -90,7 +93,7 @@ impl Campaign<'_> {
         }
         let (window, batches) = self.stop_load(&mut test, driving, measured).await?;
         let closed = self.host.close().await;
-        let window = Window { batches, ..window };
+        let window = Window { batches, day: test.row.day, ..window };
         let (load, generation) = (&self.load, self.deployment.generation);
         let verdicts = judge_load(ordinal, self.host_name(), &window, &test.row.limits, load, generation);
         self.judge_all(verdicts)?;
@@ -108,10 +111,10 @@ impl Campaign<'_> {
         spec: &TestSpec,
     ) -> Result<(), CampaignError> {
         let mode = self.mode()?;
-        let mut parameters = self.load_parameters(mode);
+        let mut parameters = self.load_parameters(mode, None);
         parameters.push(Parameter { name: "Logs per instance".into(), value: spec.logs.to_string() });
         let mut test = self.begin(ordinal, name, spec, parameters).await?;
-        self.note_load(&mut test, mode)?;
+        self.note_load(&mut test, mode, spec)?;
         self.open(&mut test, OpenOptions::keep_all_logs()).await?;
         self.start_background().await?;
         let driving = self.drive(mode);
@@ -157,7 +160,7 @@ impl Campaign<'_> {
         })
     }
 
-    fn load_parameters(&self, mode: Mode) -> Vec<Parameter> {
+    fn load_parameters(&self, mode: Mode, day: Option<Day>) -> Vec<Parameter> {
         let load = &self.load;
         let parameter = |name: &str, value: String| Parameter { name: name.into(), value };
         let how = match mode {
@@ -167,12 +170,18 @@ impl Campaign<'_> {
             }
             Mode::Paced { .. } => "paced: batches are due at fixed times".into(),
         };
+        let followed = day.map(|day| {
+            let mean = number(100.0 * day.mean(), 1);
+            let value = format!("its mean is {mean} % of the peak hour; it passes in {} s", day.length_s);
+            parameter("Day that the load follows", value)
+        });
         vec![
             parameter(Parameter::LOAD, how),
             parameter("Operations", operations_of(load)),
             parameter("Lazy commits", format!("{} %", load.mix.lazy)),
         ]
         .into_iter()
+        .chain(followed)
         .chain(self.system_parameters())
         .collect()
     }
@@ -208,12 +217,13 @@ impl Campaign<'_> {
         .collect()
     }
 
-    fn note_load(&mut self, test: &mut Running, mode: Mode) -> Result<(), CampaignError> {
-        test.row.target_iops = self.load.target_iops;
+    fn note_load(&mut self, test: &mut Running, mode: Mode, spec: &TestSpec) -> Result<(), CampaignError> {
+        let mean = test.row.day.map_or(1.0, |day| day.mean_between(0.0, spec.duration_s));
+        test.row.target_iops = self.load.target_iops.map(|iops| iops * mean);
         test.row.iops_per_mailbox = self.load.iops_per_mailbox;
         match mode {
             Mode::Closed { sessions, .. } => test.row.sessions = Some(sessions),
-            Mode::Paced { batches_per_s, .. } => test.row.target_batches_per_s = Some(batches_per_s),
+            Mode::Paced { batches_per_s, .. } => test.row.target_batches_per_s = Some(batches_per_s * mean),
         }
         self.record(test.row.clone())
     }
@@ -295,6 +305,9 @@ impl Campaign<'_> {
         let opened = test.last_tick;
         // What the warm-up could not do is no part of the load that is judged.
         driving.load.make_up_for_at_most(Duration::ZERO);
+        if let Some(day) = test.row.day {
+            driving.load.follow(opened, day);
+        }
         let devices = Devices::look(&self.world, self.deployment).await;
         test.sampler.open_window(planned, opened, self.recorder)?;
         self.take_class_reads().await?;
@@ -441,9 +454,17 @@ impl Campaign<'_> {
         let Some(opened) = opened else { return load.set_rate(even) };
         let elapsed_s = self.world.now().since(opened).as_secs_f64();
         let ahead = (PACE_AHEAD_BATCHES * io_per_batch).max(PACE_AHEAD_S * iops);
-        let wanted = iops * PACE_AIM * (elapsed_s + PACE_HORIZON_S) + ahead - done;
+        // Seconds at the full rate that make the load until the horizon, and those of them that are to come.
+        let (until_s, to_come_s) = match test.row.day {
+            None => (elapsed_s + PACE_HORIZON_S, PACE_HORIZON_S),
+            Some(day) => {
+                let until_s = day.peak_s(elapsed_s + PACE_HORIZON_S);
+                (until_s, until_s - day.peak_s(elapsed_s))
+            }
+        };
+        let wanted = iops * PACE_AIM * until_s + ahead - done;
         // A load that fell behind does not come back as a burst, and one that is ahead does not stop.
-        load.set_rate((wanted / PACE_HORIZON_S / io_per_batch).clamp(even * 0.5, even * 2.0));
+        load.set_rate((wanted / to_come_s / io_per_batch).clamp(even * 0.5, even * 2.0));
         load.make_up_for_at_most(Duration::from_secs_f64(PACE_HORIZON_S));
     }
 

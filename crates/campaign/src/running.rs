@@ -180,6 +180,7 @@ impl Campaign<'_> {
             sessions: None,
             target_iops: None,
             target_batches_per_s: None,
+            day: None,
             iops_per_mailbox: None,
             copies: self.load.copies,
             parameters,

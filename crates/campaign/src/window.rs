@@ -3,7 +3,7 @@
 //! Limits: memory is one fold per database or log and class of I/O, independent of the length of the window.
 
 use results::judge::WindowFold;
-use results::{Counter, Origin};
+use results::{Counter, Day, Origin};
 use world::Duration;
 
 /// Length of a sample: 15 s as in the published tests, or less so that at least 20 fit into a short window.
@@ -19,6 +19,8 @@ pub struct Window {
     pub length: Duration,
     /// Planned length of the window.
     pub planned: Duration,
+    /// Day that the load followed; `None` if it stayed at its peak.
+    pub day: Option<Day>,
     /// Whether it ended early because its figures were known well enough.
     pub is_estimate: bool,
     /// Time in the window in which nothing was measured.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use results::figures::counted;
 use results::judge::LatencyRule;
-use results::{Claim, Doubt, Limit, WorldKind};
+use results::{Claim, Day, Doubt, Limit, WorldKind};
 use solution::{Behind, HostSpec, PoolSpec, Role, Scope, Solution, TestSpec, Thresholds};
 
 use crate::unmeasured::unmeasured;
@@ -34,6 +34,7 @@ pub fn claim(solution: &Solution, world: WorldKind, measured: Option<&str>, test
         storage: storage(solution, &hosts, measured.is_some()),
         copies: Some(solution.copies.total()),
         engine: engine(solution, &hosts),
+        day_mean_percent: solution.load.hours_percent.map(|hours| 100.0 * Day::of_window(hours, 0.0).mean()),
         ..Claim::default()
     };
     // Without a profile, or where the planner cannot size the solution, its stated target is all there is.

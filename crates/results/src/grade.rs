@@ -435,6 +435,9 @@ pub struct Claim {
     pub profile_iops_per_mailbox: Option<f64>,
     /// Transactional I/O per second and server that the plan derives for the worst failure; `None` without a plan.
     pub iops_per_server: Option<f64>,
+    /// Mean load of the day that the tests follow, in percent of its peak hour; `None` if they stay at the peak.
+    #[serde(default)]
+    pub day_mean_percent: Option<f64>,
     /// Failure for which this load is planned, in the plan's words.
     pub failure: Option<String>,
     /// Names of the hosts under test.

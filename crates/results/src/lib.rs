@@ -4,6 +4,7 @@
 
 pub mod batch_means;
 mod counters;
+mod day;
 pub mod figures;
 pub mod grade;
 pub mod judge;
@@ -12,6 +13,7 @@ mod recorder;
 mod rows;
 
 pub use counters::{ClassTotals, Direction, IoClass, IoCounters, IoStats, IoTotals};
+pub use day::Day;
 pub use grade::{Claim, Doubt, Grade, Rule};
 pub use recorder::{RecordError, Recorder, Row};
 pub use rows::{

@@ -347,6 +347,7 @@ mod tests {
             sessions: Some(8),
             target_iops,
             target_batches_per_s: None,
+            day: None,
             iops_per_mailbox: None,
             copies: 1,
             parameters: Vec::new(),

@@ -56,7 +56,7 @@ pub(crate) struct Simulated {
 
 /// Message of a domain while it is simulated: a row, or progress.
 enum Message {
-    Row(Row),
+    Row(Box<Row>),
     Flush,
     Progress(Progress),
     Line(String),
@@ -116,7 +116,7 @@ impl Campaigns<'_> {
         let mut simulated = side_by_side(threads, jobs.collect(), |messages| {
             for (domain, message) in messages {
                 let kept = match message {
-                    Message::Row(row) => merger.record(domain, row),
+                    Message::Row(row) => merger.record(domain, *row),
                     Message::Flush => merger.recorder().flush(),
                     Message::Progress(progress) => {
                         watcher.progress(&progress);
@@ -239,7 +239,7 @@ impl Teller<'_> {
 
 impl Recorder for Teller<'_> {
     fn record(&mut self, row: Row) -> Result<(), RecordError> {
-        self.tell(Message::Row(row))
+        self.tell(Message::Row(Box::new(row)))
     }
 
     fn flush(&mut self) -> Result<(), RecordError> {

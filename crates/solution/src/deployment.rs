@@ -86,6 +86,8 @@ pub struct LoadSpec {
     pub mode: LoadMode,
     /// Target: transactional I/O per second that a test must reach.
     pub target_iops: Option<f64>,
+    /// Rate of each hour of a day in percent of the peak hour; `None` if the load stays at its peak.
+    pub hours_percent: Option<[f64; 24]>,
     /// Transactional I/O per second of one mailbox in the planned profile.
     pub iops_per_mailbox: Option<f64>,
     /// Share of the target by which the load may stay below it, 0 to 1.
@@ -138,6 +140,14 @@ pub struct TestSpec {
     pub published: Thresholds,
     /// Failures of a drill.
     pub drill: Option<DrillSpec>,
+}
+
+impl TestSpec {
+    /// Whether the load follows the hours of a day. An estimate ends with a part of the window, so it stays at the
+    /// peak.
+    pub fn follows_hours(&self) -> bool {
+        matches!(self.kind, TestKind::Performance | TestKind::Stress) && self.until_percent.is_none()
+    }
 }
 
 impl Thresholds {

@@ -173,6 +173,7 @@ pub const SOLUTION: &Rows = &[
     ("load.iops", From(0.001, 1e9)),
     ("load.batches_per_s", From(0.001, 1e9)),
     ("load.target_iops", From(0.001, 1e9)),
+    ("load.hours_percent", From(0.0, 100.0)),
     ("load.tolerance_percent", From(0.0, 100.0)),
     ("load.idle_factor", From(0.0, 1000.0)),
     ("load.copies", Whole(1.0, 16.0)),

@@ -45,7 +45,9 @@ pub(crate) fn load(
     mistakes: &mut Mistakes<'_>,
 ) -> LoadSpec {
     let load = file.load.clone().unwrap_or_default();
-    let mode = mistakes.keep(load_mode(&load)).unwrap_or(LoadMode::Tuned);
+    let known_mode = mistakes.keep(load_mode(&load));
+    let hours = known_mode.map_or(Ok(None), |mode| hours(&load, mode));
+    let mode = known_mode.unwrap_or(LoadMode::Tuned);
     let mix = load.mix.unwrap_or(Mix::of(generation));
     let sum =
         [mix.insert, mix.delete, mix.replace, mix.read].iter().map(|&part| u64::from(part)).sum::<u64>();
@@ -62,6 +64,7 @@ pub(crate) fn load(
     LoadSpec {
         mode,
         target_iops: load.target_iops,
+        hours_percent: mistakes.keep(hours).flatten(),
         iops_per_mailbox: users.and_then(|users| users.test_iops_per_mailbox.or(users.iops_per_mailbox)),
         tolerance: load.tolerance_percent.unwrap_or(0.0) / 100.0,
         idle_factor: load.idle_factor.unwrap_or(idle_factor_of(generation)),
@@ -92,6 +95,27 @@ fn load_mode(load: &Load) -> Checked<LoadMode> {
             ));
         }
     })
+}
+
+/// Resolves the hours of a day: 24 of them, with a peak hour, for a load that is paced.
+fn hours(load: &Load, mode: LoadMode) -> Checked<Option<[f64; 24]>> {
+    let Some(hours) = &load.hours_percent else { return Ok(None) };
+    let wrong = |message: String, help: &str| Err(Wrong::new("load.hours_percent", message).help(help));
+    let Ok(of_day) = <[f64; 24]>::try_from(hours.as_slice()) else {
+        let message = format!("a day has 24 hours, and {} are given", hours.len());
+        return wrong(message, "one number per hour, from midnight on");
+    };
+    if matches!(mode, LoadMode::Closed { .. } | LoadMode::Tuned) {
+        let help = "add target_iops, iops or batches_per_s, and leave sessions out";
+        return wrong("only a paced load can follow the hours of a day".into(), help);
+    }
+    match of_day.iter().copied().fold(0.0, f64::max) {
+        100.0 => Ok(Some(of_day)),
+        most => {
+            let message = format!("the peak hour of a day has 100 percent, and the busiest hour has {most}");
+            wrong(message, "divide each hour by the busiest one")
+        }
+    }
 }
 
 /// Test before the volume of its backup is known, which depends on the host.
@@ -195,6 +219,8 @@ fn enough_batches(load: &Load, test: &TestSpec) -> Checked<()> {
     let Some(paced) = load.target_iops.filter(|iops| is_load && is_paced && *iops > 0.0) else {
         return Ok(());
     };
+    let hours = load.hours_percent.as_deref().filter(|_| test.follows_hours()).unwrap_or(&[100.0]);
+    let paced = paced * hours.iter().sum::<f64>() / (100.0 * hours.len() as f64);
     let batches = paced * test.duration_s / IO_PER_BATCH;
     if batches >= LEAST_BATCHES {
         return Ok(());

@@ -161,6 +161,11 @@ pub const ROWS: &[Row] = &[
     ("load.iops", "10", Run("target_met_percent")),
     ("load.batches_per_s", "0.1", Run("target_met_percent")),
     ("load.target_iops", "10", Run("worst_failure_percent")),
+    (
+        "load.hours_percent",
+        "[1, 1, 1, 1, 1, 1, 1, 1, 1, 100, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]",
+        InClaim,
+    ),
     ("load.tolerance_percent", "50", Harmless("target_met_percent judges without the tolerance")),
     (
         "load.idle_factor",

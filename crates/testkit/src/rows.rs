@@ -33,6 +33,7 @@ pub fn load_test(window_ms: u64, sample_ms: u64) -> Test {
         sessions: Some(2),
         target_iops: None,
         target_batches_per_s: None,
+        day: None,
         iops_per_mailbox: None,
         copies: 1,
         parameters: Vec::new(),

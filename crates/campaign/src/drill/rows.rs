@@ -31,6 +31,7 @@ pub(super) fn test_row(planned: &PlannedDrill, begins_ms: u64) -> Test {
         sessions: None,
         target_iops: None,
         target_batches_per_s: None,
+        day: None,
         iops_per_mailbox: None,
         copies: copies as u32,
         parameters: vec![

@@ -131,6 +131,19 @@ fn of_all(a: usize, b: usize) -> Option<f64> {
     (b > 0).then(|| percent(a as f64, b as f64))
 }
 
+/// The largest change between the quarters of the window of a load test.
+fn steady(
+    loads: &[&TestReport],
+    rule: &Rule,
+    what: &str,
+    change: impl Fn(&Steadiness) -> Option<f64>,
+) -> Option<Found> {
+    let (test, measured) = worst(loads, rule, |test| Some(100.0 * change(test.steadiness.as_ref()?)?))?;
+    let by = measured.map_or("an unknown share".to_owned(), |change| format!("{} %", bare(change)));
+    let allowed = rule.most.map_or(String::new(), |most| format!(", {} % allowed", bare(most)));
+    found(measured, format!("{what} by {by} in a quarter of the window of {}{allowed}", test.name))
+}
+
 impl Graded<'_> {
     /// Works out the figure of a condition; `None` where the condition does not apply to the run.
     fn find(&self, name: &str, rule: &Rule) -> Option<Found> {
@@ -187,10 +200,12 @@ impl Graded<'_> {
                 self.shape(name, rule)
             }
             "throughput_change_percent" => {
-                self.steady(rule, "transactional I/O changes", |s| s.iops_change_max)
+                steady(&self.loads, rule, "transactional I/O changes", |s| s.iops_change_max)
             }
-            "write_change_percent" => self.steady(rule, "database writes change", |s| s.writes_change_max),
-            "latency_change_percent" => self.steady(rule, "a latency changes", |s| s.latency_change_max),
+            "write_change_percent" => {
+                steady(&self.loads, rule, "database writes change", |s| s.writes_change_max)
+            }
+            "latency_change_percent" => self.steady_latency(rule),
             "write_start_percent" => self.write_start(rule),
             "equal_hosts_percent" => self.equal_hosts(rule),
             "starved_percent" => self.starved(rule),
@@ -245,7 +260,7 @@ impl Graded<'_> {
     fn worst_failure(&self, rule: &Rule) -> Option<Found> {
         let planned = self.claim.iops_per_server.filter(|iops| *iops > 0.0)?;
         let servers = self.present(self.rows?).len().max(1) as f64;
-        let share = |test: &TestReport| Some(percent(test.target_iops()?, servers * planned));
+        let share = |test: &TestReport| Some(percent(test.peak_target_iops()?, servers * planned));
         let with: Vec<_> = self.loads.iter().copied().filter(|test| test.target_iops().is_some()).collect();
         let (test, measured) = worst(&with, rule, share)?;
         let case = self.claim.failure.as_deref().unwrap_or("the worst failure");
@@ -444,12 +459,10 @@ impl Graded<'_> {
         found(measured, format!("{told} in {}, {wanted}", test.name))
     }
 
-    fn steady(&self, rule: &Rule, what: &str, change: impl Fn(&Steadiness) -> Option<f64>) -> Option<Found> {
-        let (test, measured) =
-            worst(&self.loads, rule, |test| Some(100.0 * change(test.steadiness.as_ref()?)?))?;
-        let by = measured.map_or("an unknown share".to_owned(), |change| format!("{} %", bare(change)));
-        let allowed = rule.most.map_or(String::new(), |most| format!(", {} % allowed", bare(most)));
-        found(measured, format!("{what} by {by} in a quarter of the window of {}{allowed}", test.name))
+    /// The latencies of a load that follows a day follow it as well.
+    fn steady_latency(&self, rule: &Rule) -> Option<Found> {
+        let constant: Vec<_> = self.loads.iter().copied().filter(|test| test.hours.is_empty()).collect();
+        steady(&constant, rule, "a latency changes", |s| s.latency_change_max)
     }
 
     fn write_start(&self, rule: &Rule) -> Option<Found> {

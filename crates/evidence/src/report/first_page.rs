@@ -83,7 +83,7 @@ fn loads(report: &Report) -> impl Iterator<Item = &TestReport> {
 /// A load test as a row of the table of targets: target, achieved, latencies and their limits.
 fn load(test: &TestReport) -> Value {
     let achieved = test.throughput.map(|throughput| throughput.transactional_iops);
-    let target = target(test);
+    let target = test.target_iops();
     context! {
         ordinal => test.ordinal,
         name => &test.name,
@@ -97,11 +97,6 @@ fn load(test: &TestReport) -> Value {
         log_write_worst_ms => worst(test, "log_write_latency_avg"),
         log_write_limit_ms => limit(test, "log_write_latency_avg"),
     }
-}
-
-fn target(test: &TestReport) -> Option<f64> {
-    let row = test.planned.iter().find(|row| row.name == PLANNED_IO)?;
-    row.planned.filter(|target| *target > 0.0)
 }
 
 fn mean_ms(test: &TestReport, measure: &str) -> Option<f64> {
@@ -181,7 +176,8 @@ fn charted(report: &Report) -> Option<&TestReport> {
 /// The three charts of the first page: transactional I/O, read latency, log write latency.
 fn charts(test: &TestReport) -> Vec<Value> {
     let achieved = test.throughput.map(|throughput| throughput.transactional_iops);
-    let goal = target(test).map(|value| ChartLimit { name: "Target".to_owned(), value });
+    let name = if test.hours.is_empty() { "Target" } else { "Target of the mean" };
+    let goal = test.target_iops().map(|value| ChartLimit { name: name.to_owned(), value });
     let drawn = [
         small(
             test,

@@ -13,6 +13,7 @@ mod equal_hosts;
 mod explain;
 mod first_page;
 mod host_system;
+mod hours;
 mod html;
 mod junit;
 mod model;

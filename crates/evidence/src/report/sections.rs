@@ -8,7 +8,7 @@ use results::{
 use super::model::*;
 use super::samples::{Moment, of_test};
 use super::window::{Scope, TestView};
-use super::{ReportError, charts, explain, host_system, text, volumes};
+use super::{ReportError, charts, explain, host_system, hours, text, volumes};
 use crate::run_data::RunData;
 
 const READ: Measure = Measure::Io(IoClass::TransactionalRead);
@@ -31,6 +31,7 @@ pub fn test(data: &RunData, test: &Test) -> Result<TestReport, ReportError> {
         data.verdicts.iter().filter(|v| v.test == Some(test.ordinal)).map(verdict_row).collect();
     let throughput = throughput(&view);
     let instance_names = instances(data, test.ordinal);
+    let hours = hours::rows(&view);
     let until_ms = test.ended_ms.unwrap_or(view.span.end_ms).max(test.started_ms);
     let mut report = TestReport {
         ordinal: test.ordinal,
@@ -42,7 +43,7 @@ pub fn test(data: &RunData, test: &Test) -> Result<TestReport, ReportError> {
         started_s: seconds(test.started_ms),
         duration_s: seconds(until_ms - test.started_ms),
         window: test.window_start_ms.map(|_| window(&view)),
-        planned: planned(&view, throughput.as_ref()),
+        planned: planned(&view, throughput.as_ref(), &hours),
         parameters: test.parameters.clone(),
         measures: measure_rows(&view, Scope::All)?
             .into_iter()
@@ -58,6 +59,7 @@ pub fn test(data: &RunData, test: &Test) -> Result<TestReport, ReportError> {
             .collect::<Result<_, ReportError>>()?,
         databases: database_rows(&view)?,
         load_shape: throughput.as_ref().map(|_| load_shape(&view)).unwrap_or_default(),
+        hours,
         steadiness: throughput.as_ref().and_then(|_| steadiness(&view)),
         page_fault_stalls: stalls(&view),
         generator: host_system::generator(&view),
@@ -163,7 +165,7 @@ fn database_bytes(view: &TestView<'_>, size: fn(&DatabaseSize) -> Option<u64>) -
     sizes.map(size).sum()
 }
 
-fn planned(view: &TestView<'_>, throughput: Option<&Throughput>) -> Vec<PlannedRow> {
+fn planned(view: &TestView<'_>, throughput: Option<&Throughput>, hours: &[HourRow]) -> Vec<PlannedRow> {
     let row = |name: &str, planned: Option<f64>, achieved: Option<f64>, unit: &str| {
         planned.map(|_| PlannedRow { name: name.to_owned(), planned, achieved, unit: unit.to_owned() })
     };
@@ -171,14 +173,19 @@ fn planned(view: &TestView<'_>, throughput: Option<&Throughput>) -> Vec<PlannedR
     let per_mailbox = view.test.iops_per_mailbox.filter(|iops| *iops > 0.0);
     let mailboxes = |iops: Option<f64>| Some(iops? / per_mailbox?);
     let achieved = throughput.map(|t| t.transactional_iops);
+    let (peak, at_peak) = match view.test.day {
+        None => (view.test.target_iops, achieved),
+        Some(_) => (hours::peak_target(view), hours::achieved_at_peak(hours)),
+    };
     [
         row("Measured window", view.test.window_planned_ms.map(seconds), window_s, "s"),
         row(PLANNED_IO, view.test.target_iops, achieved, "1/s"),
-        row("Mailboxes that this I/O carries", mailboxes(view.test.target_iops), mailboxes(achieved), ""),
+        row(PLANNED_PEAK, view.test.day.and(peak), at_peak, "1/s"),
+        row("Mailboxes that this I/O carries", mailboxes(peak), mailboxes(at_peak), ""),
         row(
             "I/O per mailbox, for the planned mailboxes",
-            view.test.target_iops.and(per_mailbox),
-            mailboxes(view.test.target_iops).zip(achieved).map(|(planned, achieved)| achieved / planned),
+            peak.and(per_mailbox),
+            mailboxes(peak).zip(at_peak).map(|(planned, achieved)| achieved / planned),
             "1/s",
         ),
         row("Batches", view.test.target_batches_per_s, throughput.map(|t| t.batches_per_s), "1/s"),
@@ -332,7 +339,7 @@ pub fn holds(name: &str, share: Option<f64>) -> bool {
 }
 
 /// Steadiness of a load over the quarters of its window. Quarters are whole samples: a second more or less would look
-/// like a change in a short window.
+/// like a change in a short window. The rates of a load that follows a day are held against what its hours ask for.
 fn steadiness(view: &TestView<'_>) -> Option<Steadiness> {
     let samples = view.samples.len();
     // Without a window the filling of the cache would count as load.
@@ -342,6 +349,9 @@ fn steadiness(view: &TestView<'_>) -> Option<Steadiness> {
     let quarter = |sample: usize| sample * 4 / samples;
     let mut seconds = [0.0; 4];
     (0..samples).for_each(|sample| seconds[quarter(sample)] += view.samples.seconds(sample));
+    let day = view.test.day;
+    let bounds: Vec<usize> = (0..=4).map(|n| (n * samples).div_ceil(4)).collect();
+    let asked: Vec<f64> = bounds.windows(2).map(|of| hours::asked_share(view, of[0], of[1])).collect();
     let quarters = |measure| {
         let mut totals = [IoTotals::default(); 4];
         for (sample, total) in view.sample_totals(Scope::All, &[measure]).into_iter().enumerate() {
@@ -355,24 +365,32 @@ fn steadiness(view: &TestView<'_>) -> Option<Steadiness> {
     let quarter_writes_per_s: Vec<f64> = (0..4).map(|n| rate(n, writes[n].count)).collect();
     let mean = |count: u64| count as f64 / seconds.iter().sum::<f64>();
     let [all_reads, all_writes, all_log_writes] = [&reads, &writes, &log_writes].map(whole);
-    let iops_change_max =
-        furthest(quarter_iops.iter().copied().map(Some), Some(mean(all_reads.count + all_writes.count)));
-    let writes_change_max =
-        furthest(quarter_writes_per_s.iter().copied().map(Some), Some(mean(all_writes.count)));
+    let change = |rates: &[f64], mean: f64| {
+        furthest(rates.iter().zip(&asked).map(|(rate, asked)| Some(rate - mean * (asked - 1.0))), Some(mean))
+    };
+    let iops_change_max = change(&quarter_iops, mean(all_reads.count + all_writes.count));
+    let writes_change_max = change(&quarter_writes_per_s, mean(all_writes.count));
     let latencies = [(&reads, all_reads), (&writes, all_writes), (&log_writes, all_log_writes)]
         .map(|(quarters, all)| furthest(quarters.iter().map(IoTotals::latency_ms), all.latency_ms()));
     let latency_change_max = latencies.into_iter().try_fold(0.0f64, |most, change| Some(most.max(change?)));
-    let first = view.sample_totals(Scope::All, &[WRITE])[0].count as f64 / view.samples.seconds(0);
-    let write_start = (all_writes.count > 0).then(|| first / mean(all_writes.count));
+    let latency_change_max = latency_change_max.filter(|_| day.is_none());
+    let write_start = (all_writes.count > 0).then(|| {
+        let (from, to) = hours::first_load(view);
+        let first: u64 = view.sample_totals(Scope::All, &[WRITE])[from..to].iter().map(|of| of.count).sum();
+        let first_s: f64 = (from..to).map(|sample| view.samples.seconds(sample)).sum();
+        first as f64 / first_s / (mean(all_writes.count) * hours::asked_share(view, from, to))
+    });
     Some(Steadiness {
         quarter_read_latency_ms: reads.iter().map(IoTotals::latency_ms).collect(),
         quarter_write_latency_ms: writes.iter().map(IoTotals::latency_ms).collect(),
         quarter_log_write_latency_ms: log_writes.iter().map(IoTotals::latency_ms).collect(),
-        iops_change: (quarter_iops[0] > 0.0).then(|| quarter_iops[3] / quarter_iops[0] - 1.0),
+        iops_change: (quarter_iops[0] > 0.0 && day.is_none())
+            .then(|| quarter_iops[3] / quarter_iops[0] - 1.0),
         steady: holds("throughput_change_percent", iops_change_max)
             && holds("write_change_percent", writes_change_max)
-            && holds("latency_change_percent", latency_change_max)
+            && (day.is_some() || holds("latency_change_percent", latency_change_max))
             && holds("write_start_percent", write_start),
+        quarter_asked: if day.is_some() { asked } else { Vec::new() },
         quarter_iops,
         quarter_writes_per_s,
         iops_change_max,

@@ -130,18 +130,21 @@ fn weaker(row: &ConditionRow) -> String {
 fn qualified(data: &RunData, tests: &[TestReport], conditions: &[ConditionRow]) -> String {
     let claim = data.claim.as_ref();
     let figure = |iops: f64| format!("{} transactional I/O per second and server", number(iops, 2));
+    let of_day = claim.and_then(|claim| claim.day_mean_percent).map_or(String::new(), |mean| {
+        format!(", in the peak hour of a day whose mean is {} % of it", bare(mean))
+    });
     let plan = claim.and_then(|claim| Some((claim.mailboxes?, claim.iops_per_server?)));
     let carries = match plan {
         Some((mailboxes, iops)) => {
             let each = claim.and_then(|claim| claim.iops_per_mailbox);
             let each = each.map_or(String::new(), |iops| format!(", {} per mailbox", significant(iops)));
-            format!("carries {} ({}{each})", counted(mailboxes as u64, "mailbox"), figure(iops))
+            format!("carries {} ({}{each}{of_day})", counted(mailboxes as u64, "mailbox"), figure(iops))
         }
         None => {
             let servers = claim.map_or(1, |claim| claim.hosts.len()).max(1) as f64;
-            let targets = tests.iter().filter(|test| test.is_load()).filter_map(TestReport::target_iops);
+            let targets = tests.iter().filter(|test| test.is_load()).filter_map(TestReport::peak_target_iops);
             let target = targets.reduce(f64::min).unwrap_or(0.0);
-            format!("carries the stated load of {}", figure(target / servers))
+            format!("carries the stated load of {}{of_day}", figure(target / servers))
         }
     };
     let failure = claim.and_then(|claim| claim.failure.as_deref());
@@ -200,8 +203,8 @@ fn outside(excused: &[(&str, &Verdict)]) -> String {
 }
 
 fn held(tests: &[TestReport], conditions: &[ConditionRow], excused: &[(&str, &Verdict)]) -> String {
-    let loads = tests.iter().filter(|test| test.is_load());
-    let iops = loads.filter_map(|test| Some(test.throughput?.transactional_iops)).reduce(f64::min);
+    let loads = || tests.iter().filter(|test| test.is_load());
+    let iops = loads().filter_map(|test| Some(test.throughput?.transactional_iops)).reduce(f64::min);
     let Some(iops) = iops else {
         return "No limit was broken, but no load test took place: nothing is known of the storage under load."
             .to_owned();
@@ -214,8 +217,11 @@ fn held(tests: &[TestReport], conditions: &[ConditionRow], excused: &[(&str, &Ve
         (true, false) => "the target was not reached",
     };
     let estimate = if is_met("window_percent") { "" } else { " in an estimate of the full window" };
+    let of_day = if loads().any(|test| !test.hours.is_empty()) { " in the mean of a day" } else { "" };
     let outside = outside(excused);
-    format!("Latency limits held at {iops} transactional I/O per second{estimate}{outside}; {target}.")
+    format!(
+        "Latency limits held at {iops} transactional I/O per second{of_day}{estimate}{outside}; {target}."
+    )
 }
 
 fn incomplete(counts: Counts) -> String {

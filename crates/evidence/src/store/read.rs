@@ -260,6 +260,7 @@ fn claim(r: &SqlRow<'_>) -> rusqlite::Result<Claim> {
         storage: text("storage")?.unwrap_or_default(),
         copies: if known("copies") { get(r, "copies")? } else { None },
         engine: text("engine")?.unwrap_or_default(),
+        day_mean_percent: figure("day_mean_percent")?,
         doubts: doubts.map_err(|error| damaged(&error.to_string()))?,
     })
 }
@@ -302,6 +303,7 @@ fn test(r: &SqlRow<'_>) -> rusqlite::Result<Test> {
         target_iops: get(r, "target_iops")?,
         target_batches_per_s: get(r, "target_batches_per_s")?,
         iops_per_mailbox: get_later(r, "iops_per_mailbox")?,
+        day: day(get_later::<Option<String>>(r, "day")?.flatten())?,
         limits: match get_later::<String>(r, "limits")? {
             Some(limits) => serde_json::from_str(&limits).map_err(|error| damaged(&error.to_string()))?,
             None => Vec::new(),
@@ -309,6 +311,18 @@ fn test(r: &SqlRow<'_>) -> rusqlite::Result<Test> {
         copies: get(r, "copies")?,
         parameters: serde_json::from_str(&parameters).map_err(|error| damaged(&error.to_string()))?,
     })
+}
+
+/// The day that a load followed; a window has some length, and a day has some load.
+fn day(text: Option<String>) -> rusqlite::Result<Option<Day>> {
+    let Some(text) = text else { return Ok(None) };
+    let day: Day = serde_json::from_str(&text).map_err(|error| damaged(&error.to_string()))?;
+    let hours = || day.hours_percent.iter();
+    let is_sound = day.length_s >= 1.0 && hours().all(|hour| (0.0..=100.0).contains(hour));
+    if !is_sound || hours().all(|hour| *hour == 0.0) {
+        return Err(damaged("the day of a load is none"));
+    }
+    Ok(Some(day))
 }
 
 /// The redo and undo work of a recovery. Files of earlier builds and imported reports have none.

@@ -11,7 +11,7 @@ CREATE TABLE rule (
 CREATE TABLE claim (
     id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1), world TEXT NOT NULL, mailboxes REAL, iops_per_server REAL,
     failure TEXT, hosts TEXT NOT NULL, tests TEXT NOT NULL, iops_per_mailbox REAL, profile_iops_per_mailbox REAL,
-    database_bytes REAL, doubts TEXT, storage TEXT, copies INTEGER, engine TEXT
+    database_bytes REAL, doubts TEXT, storage TEXT, copies INTEGER, engine TEXT, day_mean_percent REAL
 );
 CREATE TABLE host (name TEXT NOT NULL PRIMARY KEY, world TEXT NOT NULL, description TEXT NOT NULL);
 CREATE TABLE environment (
@@ -34,7 +34,7 @@ CREATE TABLE test (
     started_ms INTEGER NOT NULL, ended_ms INTEGER, window_start_ms INTEGER, window_end_ms INTEGER,
     window_planned_ms INTEGER, sample_ms INTEGER NOT NULL, sessions INTEGER, target_iops REAL,
     target_batches_per_s REAL, copies INTEGER NOT NULL, parameters TEXT NOT NULL, iops_per_mailbox REAL,
-    limits TEXT
+    limits TEXT, day TEXT
 );
 CREATE TABLE database_size (
     test INTEGER NOT NULL, host TEXT NOT NULL, world TEXT NOT NULL, instance TEXT, database TEXT,

@@ -297,7 +297,7 @@ impl Writer {
 
     fn insert_claim(&self, r: &Claim) -> rusqlite::Result<()> {
         self.execute(
-            "INSERT OR REPLACE INTO claim VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO claim VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             &[
                 &self.world,
                 &r.mailboxes,
@@ -312,6 +312,7 @@ impl Writer {
                 &r.storage,
                 &r.copies,
                 &r.engine,
+                &r.day_mean_percent,
             ],
         )
     }
@@ -408,7 +409,7 @@ impl Writer {
 
     fn insert_test(&self, r: &Test) -> rusqlite::Result<()> {
         self.execute(
-            "INSERT OR REPLACE INTO test VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO test VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             &[
                 &r.ordinal,
                 &self.world,
@@ -427,6 +428,7 @@ impl Writer {
                 &json(&r.parameters),
                 &r.iops_per_mailbox,
                 &json(&r.limits),
+                &r.day.as_ref().map(json),
             ],
         )
     }

@@ -82,7 +82,7 @@ const WRITE: IoClass = IoClass::TransactionalWrite;
 /// A change that makes the run worthless: its description, and the condition that is then not met.
 type Spoiled = (&'static str, &'static str, fn(&mut RunData));
 
-const HELD: [Spoiled; 54] = [
+const HELD: [Spoiled; 55] = [
     ("performance is short", "performance_window_s", |data| {
         shorten(test(data, PERFORMANCE), 1_200_000);
     }),
@@ -138,6 +138,13 @@ const HELD: [Spoiled; 54] = [
     ("a target 1.1 % below the plan's", "worst_failure_percent", |data| target_of_plan(data, 0.989)),
     ("no target", "target_set_percent", |data| {
         data.tests.values_mut().for_each(|test| test.target_iops = None);
+    }),
+    ("a day that the load did not follow", "throughput_change_percent", |data| {
+        let hours: [f64; 24] = std::array::from_fn(|hour| if hour < 12 { 50.0 } else { 100.0 });
+        let stress = test(data, STRESS);
+        stress.day = Some(results::Day::of_window(hours, 86_400.0));
+        // Its mean is what was achieved.
+        stress.target_iops = Some(90.0);
     }),
     ("a target for one test only", "target_set_percent", |data| test(data, STRESS).target_iops = None),
     ("the target is half of the plan's", "worst_failure_percent", |data| target_of_plan(data, 0.5)),
@@ -399,6 +406,46 @@ fn a_target_within_one_percent_of_the_plans_figure_is_the_plans_figure() {
     target_of_plan(&mut data, 0.991);
     let report = report(&data);
     assert_eq!(report.verdict.grade, Grade::Qualified, "{:#?}", missing(&report));
+}
+
+/// The first half of the day has half the load of the second, at half the latency.
+#[test]
+fn a_load_that_follows_its_day_is_steady_and_the_sentence_names_the_day() {
+    let mut data = Honest::run(WorldKind::Real);
+    let hours: [f64; 24] = std::array::from_fn(|hour| if hour < 12 { 50.0 } else { 100.0 });
+    claim(&mut data).day_mean_percent = Some(75.0);
+    for ordinal in [PERFORMANCE, STRESS] {
+        let share = |phase: f64| if (0.0..0.5).contains(&phase) { 0.5 } else { 1.0 };
+        for measure in [Measure::Batch, READ.into(), WRITE.into(), IoClass::LogWrite.into()] {
+            change(&mut data, ordinal, measure, |phase, totals| scaled(totals, share(phase), share(phase)));
+        }
+        let row = test(&mut data, ordinal);
+        let (start_ms, planned_ms) = row.window_start_ms.zip(row.window_planned_ms).expect("a window");
+        row.day = Some(Day::of_window(hours, planned_ms as f64 / 1e3));
+        row.target_iops = row.target_iops.map(|target| 0.75 * target);
+        let logs = data.counters.iter_mut().filter(|(key, _)| key.0 == ordinal);
+        for point in logs.filter(|(key, _)| key.2 == Counter::LogGenerations).flat_map(|(_, points)| points) {
+            let is_early = (start_ms..start_ms + planned_ms / 2).contains(&point.t_ms);
+            point.value /= if is_early { 2 } else { 1 };
+        }
+    }
+    let report = report(&data);
+    assert_eq!(report.verdict.grade, Grade::Qualified, "{:#?}", missing(&report));
+    let sentence = "0.121 per mailbox, in the peak hour of a day whose mean is 75 % of it) with Site A lost";
+    assert!(report.verdict.headline.contains(sentence), "{}", report.verdict.headline);
+    let stress = report.tests.iter().find(|test| test.ordinal == STRESS).expect("it took place");
+    assert!(
+        stress.steadiness.as_ref().is_some_and(|steadiness| steadiness.steady),
+        "{:?}",
+        stress.steadiness
+    );
+    assert_eq!((stress.target_iops(), stress.peak_target_iops()), (Some(67.5), Some(90.0)));
+    assert_eq!((stress.hours.len(), stress.causes.len()), (24, 0));
+    for row in &stress.hours {
+        assert_eq!(row.seconds, 3_600.0);
+        let target = row.target_iops.expect("it has a target");
+        assert!((target..1.01 * target).contains(&row.achieved_iops), "{row:?}");
+    }
 }
 
 #[test]

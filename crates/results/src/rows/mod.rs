@@ -14,6 +14,7 @@ mod series;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Day;
 pub use findings::{
     Backup, Checksum, Comparison, Outcome, PagesRead, Recovery, RecoveryWork, StoragePart, TuningStep,
     Verdict,
@@ -257,10 +258,13 @@ pub struct Test {
     pub sample_ms: u64,
     /// Number of sessions of a closed load.
     pub sessions: Option<u32>,
-    /// Target: transactional I/O per second, all databases of all hosts together.
+    /// Target: transactional I/O per second, all databases of all hosts together; the mean of a day if the load follows
+    /// one.
     pub target_iops: Option<f64>,
-    /// Rate of a paced load, batches per second.
+    /// Rate of a paced load, batches per second; the mean of a day if the load follows one.
     pub target_batches_per_s: Option<f64>,
+    /// Day that the load follows; `None` if it stays at its peak.
+    pub day: Option<Day>,
     /// Transactional I/O per second of one mailbox in the planned profile, headroom included.
     pub iops_per_mailbox: Option<f64>,
     /// Number of copies whose log reading is imitated, the active one included.

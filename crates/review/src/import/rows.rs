@@ -231,6 +231,7 @@ impl Writer {
                 sessions: known(first.threads).map(|threads| threads as u32),
                 target_iops: (target > 0.0 && loaded).then_some(target),
                 target_batches_per_s: None,
+                day: None,
                 iops_per_mailbox: None,
                 copies: known(first.copies_simulated).map_or(1, |copies| copies as u32),
                 parameters: parameters(first),

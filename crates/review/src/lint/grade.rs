@@ -130,7 +130,7 @@ fn carried(report: &Report, loads: &[&TestReport], said: &str, wrong: &mut impl 
         let text = "the sentence does not say whose rules the run was judged by";
         wrong(text, (name, "verdict.conditions: weaker than published"));
     }
-    let least = loads.iter().filter_map(|test| test.target_iops()).reduce(f64::min);
+    let least = loads.iter().filter_map(|test| test.peak_target_iops()).reduce(f64::min);
     let per_server = least.map(|target| target / report.hosts.len().max(1) as f64);
     let claimed = said.split_once(" transactional I/O").and_then(|(before, _)| {
         let figure = before.rsplit([' ', '(']).next()?;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use evidence::environment::storage_model;
 use evidence::{Report, RunData};
-use results::{Counter, Doubt, IoClass, Measure, Origin, Outcome, Test, Verdict, WorldKind};
-use solution::{Solution, TestKind};
+use results::{Counter, Day, Doubt, IoClass, Measure, Origin, Outcome, Test, Verdict, WorldKind};
+use solution::{LoadSpec, Solution, TestKind, TestSpec};
 
 use super::{Findings, agrees_within, brief, judged, shown, with};
 
@@ -223,11 +223,28 @@ fn claim(data: &RunData, solution: &Solution, findings: &mut Findings) {
     if recorded.engine.is_empty() {
         (derived.storage, derived.copies, derived.engine) = Default::default();
     }
+    for test in data.tests.values() {
+        let planned_s = test.window_planned_ms.map_or(0.0, |ms| ms as f64 / 1e3);
+        let stated = solution.load.hours_percent.map(|hours| Day::of_window(hours, planned_s));
+        if test.window_start_ms.is_some() && test.day.is_some() && test.day != stated {
+            let told = |day: Option<Day>| brief(&format!("{day:?}"));
+            let text = "the load followed another day than its solution file says";
+            let one = (told(test.day), format!("{}: day", test.name));
+            findings.add("claim", text, one, (told(stated), "solution file: hours_percent"));
+        }
+    }
     if derived != *recorded {
         let told = |claim: &results::Claim| brief(&format!("{claim:?}"));
         let text = "what the run set out to show is not what its solution file says";
         findings.add("claim", text, (told(recorded), "run.db: claim"), (told(&derived), "solution file"));
     }
+}
+
+/// Mean transactional I/O per second that a test has to reach by its solution file.
+fn mean_target(load: &LoadSpec, spec: &TestSpec) -> Option<f64> {
+    let hours = load.hours_percent.filter(|_| spec.follows_hours());
+    let day = hours.map(|hours| Day::of_window(hours, spec.duration_s));
+    Some(load.target_iops? * day.map_or(1.0, |day| day.mean_between(0.0, spec.duration_s)))
 }
 
 /// Rule: lengths, targets and sizes of a run on one real host are those of the solution file that it carries.
@@ -260,7 +277,7 @@ fn against_solution(data: &RunData, solution: &Solution, findings: &mut Findings
             );
         }
         if test.window_start_ms.is_some()
-            && let Some(target) = deployment.load.target_iops
+            && let Some(target) = mean_target(&deployment.load, spec)
             && test.target_iops != Some(target)
         {
             let text = "the test had another target than the solution file says";

@@ -189,7 +189,7 @@ fn against_solution(report: &Report, solution: &Solution, findings: &mut Finding
     let planned = planned.map(|plan| plan.targets.target_iops * hosts);
     for (at, test) in report.tests.iter().enumerate() {
         let nth = report.tests[..at].iter().filter(|other| other.kind == test.kind).count();
-        let target = test.target_iops();
+        let target = test.peak_target_iops();
         if let (Some(target), Some(planned)) = (target, planned)
             && target < planned * 0.99
         {

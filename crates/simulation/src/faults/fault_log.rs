@@ -91,6 +91,21 @@ impl FaultLog {
         })
     }
 
+    /// Time at the mean load of a test's window that asks for as much load as an interval, by its start and length in
+    /// ms: the length itself, unless the load follows a day.
+    pub(super) fn asked_ms(&self, test: u32) -> impl Fn(u64, u64) -> f64 {
+        let tests = self.tests.borrow();
+        let row = tests.iter().map(|known| &known.test).find(|row| row.ordinal == test);
+        let day = row.and_then(|row| Some((row.day?, row.window_start_ms?, row.window_planned_ms?)));
+        move |start_ms, interval_ms| {
+            let Some((day, opened_ms, planned_ms)) = day else { return interval_ms as f64 };
+            let mean = day.mean_between(0.0, planned_ms as f64 / 1e3);
+            let from_s = start_ms.saturating_sub(opened_ms) as f64 / 1e3;
+            let length_s = interval_ms as f64 / 1e3;
+            interval_ms as f64 * day.mean_between(from_s, from_s + length_s) / mean
+        }
+    }
+
     /// Intervals of a test in which expected faults affected a host, as far as they have ended.
     pub(super) fn times(&self, test: u32, host: &str) -> Vec<(u64, u64)> {
         let faults = self.faults.borrow();

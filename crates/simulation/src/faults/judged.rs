@@ -25,7 +25,9 @@ impl FaultLog {
         let samples = self.samples_of(&verdict);
         let (with, without): (Vec<&Sample>, Vec<&Sample>) =
             samples.iter().partition(|sample| is_touched(sample));
-        let (Some(with), Some(without)) = (measured(&verdict, &with), measured(&verdict, &without)) else {
+        let asked_ms = self.asked_ms(test);
+        let measured = |samples: &[&Sample]| measured(&verdict, samples, &asked_ms);
+        let (Some(with), Some(without)) = (measured(&with), measured(&without)) else {
             return verdict;
         };
         if !verdict.comparison.holds(without, limit) {
@@ -63,8 +65,9 @@ fn classes(rule: &str) -> Vec<IoClass> {
     }
 }
 
-/// Figure that a rule measures, from some of the samples.
-fn measured(verdict: &Verdict, samples: &[&Sample]) -> Option<f64> {
+/// Figure that a rule measures, from some of the samples. `asked_ms`: time at the mean load of the window that asks for
+/// as much as an interval does, by its start and length.
+fn measured(verdict: &Verdict, samples: &[&Sample], asked_ms: impl Fn(u64, u64) -> f64) -> Option<f64> {
     if let Some(rule) = LatencyRule::from_name(&verdict.rule) {
         let sample_ms = samples.iter().map(|sample| sample.interval_ms).max()?;
         let mut window = WindowFold::new(sample_ms);
@@ -74,7 +77,7 @@ fn measured(verdict: &Verdict, samples: &[&Sample]) -> Option<f64> {
     }
     let mut intervals: Vec<(u64, u64)> = samples.iter().map(|row| (row.t_ms, row.interval_ms)).collect();
     intervals.dedup();
-    let ms: u64 = intervals.iter().map(|(_, interval_ms)| interval_ms).sum();
+    let ms: f64 = intervals.iter().map(|(start_ms, interval_ms)| asked_ms(*start_ms, *interval_ms)).sum();
     let count: u64 = samples.iter().map(|row| row.totals.count).sum();
-    (ms > 0).then(|| count as f64 * 1e3 / ms as f64)
+    (ms > 0.0).then(|| count as f64 * 1e3 / ms)
 }

@@ -45,6 +45,10 @@ pub struct Load {
     pub batches_per_s: Option<f64>,
     /// Transactional I/O per second and host that a test must reach; no target when not given.
     pub target_iops: Option<f64>,
+    /// Paced load: rate of each hour of a day, from midnight on, in percent of the peak hour, which is 100. Tests
+    /// `performance` and `stress` follow it; they stay at the peak when not given.
+    #[schemars(length(equal = 24))]
+    pub hours_percent: Option<Vec<f64>>,
     /// Percentage by which the load may stay below the target; 0 when not given.
     pub tolerance_percent: Option<f64>,
     /// Time a session rests after a batch, as a multiple of the time the batch took; 1 (0 for 2003) when not given.

@@ -48,6 +48,8 @@ databases = [{ name = "x" }]
 [sizing]
 [under_test]
 [load]
+target_iops = 10
+hours_percent = [50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 100]
 mix = { insert = 40, delete = 20, replace = 5, read = 35, lazy = 70 }
 classes = { view = 50, body = 20, delivery = 15, search = 10, index_update = 5 }
 [engine]

@@ -250,6 +250,31 @@ fn window_that_holds_a_batch_or_two_at_the_target_is_refused_at_its_line() {
 }
 
 #[test]
+fn hours_of_a_day_need_a_paced_load_and_a_peak_hour() {
+    let hours = |busiest: &str| format!("hours_percent = [{}{busiest}]", "10, ".repeat(23));
+    let with = |load: &str, busiest: &str| {
+        SMALL.replace("target_iops = 100", &format!("{load}\n{}", hours(busiest)))
+    };
+    let solution = Solution::parse(&with("target_iops = 100", "100"), "s.toml").expect("it is valid");
+    assert_eq!(solution.load.hours_percent.map(|hours| (hours[0], hours[23])), Some((10.0, 100.0)));
+    for (load, busiest, told) in [
+        ("sessions = 4", "100", "only a paced load can follow the hours of a day"),
+        ("target_iops = 100", "99.5", "the busiest hour has 99.5"),
+        ("target_iops = 100", "100, 10", "a day has 24 hours, and 25 are given"),
+        ("target_iops = 100", "101", "from 0 to 100"),
+    ] {
+        let (error, _) = refused(&with(load, busiest));
+        assert!(error.to_string().contains(told), "{load}, {busiest}: {error}");
+    }
+    // A tenth of the I/O needs ten times as long for its batches.
+    let short = |busiest: &str| {
+        let text = with("target_iops = 10", busiest);
+        format!("{text}\n[[test]]\nkind = \"performance\"\nduration_s = 60\n")
+    };
+    assert!(refused(&short("100")).0.message.contains("holds 2 of the 10 batches"));
+}
+
+#[test]
 fn a_restore_after_a_test_that_removes_logs_is_refused_at_its_line() {
     let campaign = |kinds: &[&str]| {
         kinds.iter().fold(SMALL.to_owned(), |text, kind| format!("{text}\n[[test]]\nkind = \"{kind}\"\n"))

@@ -223,6 +223,7 @@ impl Generator<'_> {
             sessions: None,
             target_iops: None,
             target_batches_per_s: None,
+            day: None,
             iops_per_mailbox: None,
             copies: 2,
             parameters: Vec::new(),

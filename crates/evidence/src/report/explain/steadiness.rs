@@ -13,10 +13,13 @@ use super::remedies;
 pub fn unsteady(report: &TestReport) -> Option<Cause> {
     let steadiness = report.steadiness.as_ref().filter(|steadiness| !steadiness.steady)?;
     let is_cold = !holds("write_start_percent", steadiness.write_start);
-    let is_slower = !holds("latency_change_percent", steadiness.latency_change_max);
+    // Latencies of a load that follows a day follow it as well.
+    let is_slower = steadiness.quarter_asked.is_empty()
+        && !holds("latency_change_percent", steadiness.latency_change_max);
+    let rates = steadiness.without_day(&steadiness.quarter_iops);
     let quarter = match is_slower {
         true => furthest_latency(steadiness).map(|(_, quarter, _)| quarter),
-        false => furthest(steadiness.quarter_iops.iter().copied().map(Some)).map(|(quarter, _)| quarter),
+        false => furthest(rates.iter().copied().map(Some)).map(|(quarter, _)| quarter),
     };
     let (name, what) = match (is_cold, is_slower) {
         (true, _) => {
@@ -52,6 +55,13 @@ fn proofs(steadiness: &Steadiness) -> Vec<Proof> {
         "transactional_read and transactional_write",
         format!("{} per second in the quarters", rates.join(", ")),
     );
+    if !steadiness.quarter_asked.is_empty() {
+        let mean = steadiness.quarter_iops.iter().sum::<f64>() / steadiness.quarter_iops.len() as f64;
+        let asked: Vec<String> =
+            steadiness.quarter_asked.iter().map(|share| significant(mean * share)).collect();
+        proof("[load] hours_percent", format!("asks for {} per second in the quarters", asked.join(", ")));
+        return proofs;
+    }
     if let Some((rows, _, quarters)) = furthest_latency(steadiness) {
         let means: Vec<String> =
             quarters.iter().map(|mean| mean.map_or("-".to_owned(), significant)).collect();

@@ -154,33 +154,67 @@ pub struct ShapeRow {
     pub published_max: f64,
 }
 
-/// Whether the load stayed steady over the measured window.
+/// An hour of the day that a load followed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HourRow {
+    /// Hour of the day, from 0.
+    pub hour: u32,
+    /// Load of the hour, in percent of the peak hour.
+    pub percent: f64,
+    /// Seconds of the window in which it was this hour.
+    pub seconds: f64,
+    /// Transactional I/O per second that the hour asks for; null without a target.
+    pub target_iops: Option<f64>,
+    /// Transactional I/O per second that was achieved.
+    pub achieved_iops: f64,
+    /// Mean latency of database reads, in ms.
+    pub read_latency_ms: Option<f64>,
+    /// Mean latency of log writes, in ms.
+    pub log_write_latency_ms: Option<f64>,
+}
+
+/// Whether the load stayed steady over the measured window, or followed its day.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Steadiness {
     /// Transactional I/O per second in each quarter of the window.
     pub quarter_iops: Vec<f64>,
     /// Database writes per second in each quarter of the window.
     pub quarter_writes_per_s: Vec<f64>,
+    /// What the hours of the day ask for in each quarter, as a share of the mean of the window; empty for a load that
+    /// follows no day.
+    #[serde(default)]
+    pub quarter_asked: Vec<f64>,
     /// Mean database read latency in each quarter of the window.
     pub quarter_read_latency_ms: Vec<Option<f64>>,
     /// Mean database write latency in each quarter of the window.
     pub quarter_write_latency_ms: Vec<Option<f64>>,
     /// Mean log write latency in each quarter of the window.
     pub quarter_log_write_latency_ms: Vec<Option<f64>>,
-    /// Change of transactional I/O from the first quarter to the last, as a share of the first.
+    /// Change of transactional I/O from the first quarter to the last, as a share of the first; null for a load that
+    /// follows a day.
     pub iops_change: Option<f64>,
-    /// Transactional I/O: the distance of the furthest quarter from the mean of the window, as a share of the mean.
+    /// Transactional I/O: the distance of the furthest quarter from the mean of the window, or from what its hours ask
+    /// for, as a share of the mean.
     pub iops_change_max: Option<f64>,
-    /// Database writes per second: the distance of the furthest quarter from the mean of the window, as a share of the
-    /// mean.
+    /// Database writes per second: the distance of the furthest quarter, likewise.
     pub writes_change_max: Option<f64>,
     /// Read, write and log write latency: the largest distance of a quarter from the mean of the window, as a share of
-    /// the mean; null if one of them is not known.
+    /// the mean; null if one of them is not known, and for a load that follows a day: latencies follow it as well.
     pub latency_change_max: Option<f64>,
-    /// Database writes per second in the first sample of the window, as a share of their mean.
+    /// Database writes per second in the first sample of the window, as a share of their mean; in the first hour with
+    /// a load, as a share of what it asks for, if the load follows a day.
     pub write_start: Option<f64>,
-    /// Whether all four are within the limits of the published rules ([verdict.md](verdict.md)).
+    /// Whether all of them are within the limits of the published rules ([verdict.md](verdict.md)).
     pub steady: bool,
+}
+
+impl Steadiness {
+    /// Rates of the quarters without what the hours of the day ask for above or below the mean.
+    pub fn without_day(&self, quarters: &[f64]) -> Vec<f64> {
+        let mean = quarters.iter().sum::<f64>() / quarters.len().max(1) as f64;
+        let asked = self.quarter_asked.iter().copied().chain(std::iter::repeat(1.0));
+        quarters.iter().zip(asked).map(|(rate, asked)| rate - mean * (asked - 1.0)).collect()
+    }
 }
 
 /// How busy the load generator was, as shares of what it could have used: means over the window, of the busiest host.

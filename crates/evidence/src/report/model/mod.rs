@@ -275,6 +275,9 @@ pub struct TestReport {
     pub databases: Vec<InstanceIo>,
     /// I/O per batch beside that of the published tests.
     pub load_shape: Vec<ShapeRow>,
+    /// Hours of the day that the load followed; empty for a load that stayed at its peak.
+    #[serde(default)]
+    pub hours: Vec<HourRow>,
     /// Whether the load was steady over the window.
     pub steadiness: Option<Steadiness>,
     /// Page reads that waited for a free buffer of the cache.
@@ -312,6 +315,8 @@ pub struct TestReport {
 
 /// Name of the row of [`TestReport::planned`] with the target I/O of a load.
 pub const PLANNED_IO: &str = "Transactional I/O";
+/// Name of the row of [`TestReport::planned`] with the target I/O of the peak hour, for a load that follows a day.
+pub const PLANNED_PEAK: &str = "Transactional I/O in the peak hour";
 
 impl TestReport {
     /// Whether it is a load test that a qualification is about.
@@ -319,9 +324,19 @@ impl TestReport {
         results::grade::is_load(&self.kind) && self.throughput.is_some()
     }
 
-    /// Transactional I/O per second that all hosts together were to reach; `None` without a target.
+    /// Transactional I/O per second that all hosts together were to reach, in the mean of the window; `None` without a
+    /// target.
     pub fn target_iops(&self) -> Option<f64> {
-        let row = self.planned.iter().find(|row| row.name == PLANNED_IO)?;
+        self.planned_figure(PLANNED_IO)
+    }
+
+    /// The same in the peak hour, if the load followed a day.
+    pub fn peak_target_iops(&self) -> Option<f64> {
+        self.planned_figure(PLANNED_PEAK).or_else(|| self.target_iops())
+    }
+
+    fn planned_figure(&self, name: &str) -> Option<f64> {
+        let row = self.planned.iter().find(|row| row.name == name)?;
         row.planned.filter(|target| *target > 0.0)
     }
 

@@ -62,6 +62,7 @@ impl Honest {
             storage: "1 volume V1 of 24 DISK (RAID 10)".into(),
             copies: Some(2),
             engine: "database engine of Exchange 2013 with pages of 32 KiB and logs of 1024 KiB".into(),
+            day_mean_percent: None,
             doubts: Vec::new(),
         });
         self.add(Host { name: HOST.into(), description: String::new() });
