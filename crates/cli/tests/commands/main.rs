@@ -15,6 +15,7 @@ mod cli;
 mod climb;
 mod command_line;
 mod crash_test;
+mod day;
 mod deploy;
 mod designs;
 mod documented;

@@ -8,7 +8,7 @@ const STEP_S: u32 = 60;
 
 /// I/O of a database: reads, writes and log writes per second, logs per hour.
 fn load(database: u32, hour: u32) -> [f64; 4] {
-    let of_day = if hour % 24 == 10 { 2.0 } else { 1.0 };
+    let of_day = [1.0, 2.0, 0.5][usize::from(hour % 24 == 10) + 2 * usize::from(hour % 24 == 4)];
     let base = f64::from(database) * of_day;
     [30.0 * base, 10.0 * base, 7.0 * base, 360.0 * base]
 }
@@ -104,18 +104,32 @@ fn key(profile: &Profile, name: &str) -> f64 {
     value.as_float().or(value.as_integer().map(|value| value as f64)).expect("a number")
 }
 
-/// The keys are those of the load within 1 %: 4 databases with 1 + 2 + 3 + 4 = 10 times the base, twice that at 10 h.
+/// Load of each hour, in percent of the peak hour.
+fn hours(profile: &Profile) -> Vec<f64> {
+    let table: toml::Table = profile.text.parse().unwrap_or_else(|error| panic!("{error}\n{}", profile.text));
+    let hours = table["load"]["hours_percent"].as_array().expect("a list");
+    hours.iter().map(|percent| percent.as_float().expect("a number")).collect()
+}
+
+/// The keys are those of the load within 1 %: 4 databases with 1 + 2 + 3 + 4 = 10 times the base, twice that at 10 h,
+/// half at 4 h.
 fn assert_round_trip(profile: &Profile) {
     let expected = [
         ("iops_per_mailbox", 800.0 / 1000.0),
         ("read_percent", 75.0),
-        ("logs_per_mailbox_day", 3600.0 * 25.0 / 1000.0),
-        ("peak_hour_log_percent", 100.0 * 2.0 / 25.0),
+        ("logs_per_mailbox_day", 3600.0 * 24.5 / 1000.0),
+        ("peak_hour_log_percent", 100.0 * 2.0 / 24.5),
         ("mailboxes", 1000.0),
     ];
     for (name, value) in expected {
         let found = key(profile, name);
         assert!((found / value - 1.0).abs() < 0.01, "{name}: {found}, not {value}\n{}", profile.text);
+    }
+    let hours = hours(profile);
+    for (hour, percent) in hours.into_iter().enumerate() {
+        let io = |hour: usize| load(1, hour as u32)[0];
+        let expected = 100.0 * io(hour) / io(10);
+        assert!((percent / expected - 1.0).abs() < 0.01, "{hour} h: {percent}, not {expected}");
     }
     assert!(profile.text.contains("# Peak hour: from 2026-11-02 10:00, 800.00 I/O"), "{}", profile.text);
 }
@@ -232,14 +246,26 @@ fn what_needs_the_mailboxes_stays_marked_without_them() {
     let profile = profile_of(&[log("S1", 1..=DATABASES, 0..24, ENGLISH, &plain)], None);
     for line in [
         "# iops_per_mailbox = 800.00 / mailboxes",
-        "# logs_per_mailbox_day = 90000.0 / mailboxes",
+        "# logs_per_mailbox_day = 88200.0 / mailboxes",
         "# mailboxes = not known: active mailboxes of these databases",
     ] {
         assert!(profile.text.contains(line), "{line}\n{}", profile.text);
     }
     let short = profile_of(&[log("S1", 1..=DATABASES, 9..12, ENGLISH, &plain)], None);
     assert!(short.text.contains("# logs_per_mailbox_day = not known"), "{}", short.text);
-    assert!(short.warnings[0].starts_with("no day has log counts for 23 hours"), "{:?}", short.warnings);
+    let told = &short.warnings;
+    assert!(told[1].starts_with("no day has log counts for 23 hours"), "{told:?}");
+    assert!(
+        told[0].starts_with("hours of the peak hour's day without enough samples: 0, 1, 2, 3,"),
+        "{told:?}"
+    );
+    // Hours 9 and 11 have half the load of the peak hour between them, and all others lie between 11 and 9.
+    let hours = hours(&short);
+    let expected: Vec<f64> = (0..24).map(|hour| if hour == 10 { 100.0 } else { 50.0 }).collect();
+    assert_eq!(hours, expected);
+    let rises = profile_of(&[log("S1", 1..=DATABASES, 3..6, ENGLISH, &plain)], None);
+    let hours = self::hours(&rises);
+    assert_eq!((hours[3], hours[4], hours[5], hours[20]), (100.0, 50.0, 100.0, 100.0));
 }
 
 #[test]

@@ -21,7 +21,7 @@ const MANY: u32 = 30;
 /// The profile of users as part of a solution file, and warnings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    /// The TOML text of `[profile]`, with comments.
+    /// The TOML text of `[profile]` and `[load]`, with comments.
     pub text: String,
     /// Limits of its figures, a sentence each.
     pub warnings: Vec<String>,
@@ -61,7 +61,10 @@ type Databases<'a> = BTreeMap<&'a str, BTreeMap<i64, Load>>;
 pub fn profile(logs: &Logs, mailboxes: Option<u64>) -> Option<Profile> {
     let databases = databases(logs);
     let mut warnings = warnings(logs);
-    let peak = peak_hour(&databases, &mut warnings)?;
+    let measured = measured_hours(&databases, &mut warnings);
+    let (&peak, _) = measured.iter().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    let hours = HoursOfDay::new(&measured, peak);
+    warnings.extend(hours.told());
     let at_peak: Vec<(&str, Load)> = databases
         .iter()
         .map(|(name, hours)| (*name, hours.get(&peak).copied().unwrap_or_default()))
@@ -80,7 +83,7 @@ pub fn profile(logs: &Logs, mailboxes: Option<u64>) -> Option<Profile> {
     text += "\n[profile]\n";
     figures(&mut text, total, day, mailboxes);
     distribution(&mut text, &at_peak);
-    hours_of_day(&mut text, &databases, peak.div_euclid(24));
+    hours.write(&mut text, &databases);
     Some(Profile { text, warnings })
 }
 
@@ -107,8 +110,8 @@ fn sum(loads: impl Iterator<Item = Load>) -> Load {
     })
 }
 
-/// The hour with the most I/O among those with samples of every database; if there is none, of any database.
-fn peak_hour(databases: &Databases<'_>, warnings: &mut Vec<String>) -> Option<i64> {
+/// I/O per second of each hour that has samples of every database; if there is none, of the most databases.
+fn measured_hours(databases: &Databases<'_>, warnings: &mut Vec<String>) -> BTreeMap<i64, f64> {
     let mut found = BTreeMap::<i64, (usize, f64)>::new();
     for hours in databases.values() {
         for (hour, load) in hours.iter().filter(|(_, load)| load.covered >= COVERED) {
@@ -117,14 +120,14 @@ fn peak_hour(databases: &Databases<'_>, warnings: &mut Vec<String>) -> Option<i6
             *io += load.io();
         }
     }
-    let most = found.values().map(|(count, _)| *count).max()?;
-    if most < databases.len() {
+    let most = found.values().map(|(count, _)| *count).max().unwrap_or(0);
+    if (1..databases.len()).contains(&most) {
         let all = databases.len();
         warnings
             .push(format!("no hour has samples of all {all} databases; the peak hour has {most} of them"));
     }
     let complete = found.into_iter().filter(|(_, (count, _))| *count == most);
-    complete.max_by(|(_, a), (_, b)| a.1.total_cmp(&b.1)).map(|(hour, _)| hour)
+    complete.map(|(hour, (_, io))| (hour, io)).collect()
 }
 
 /// Log files of the day with the most, and of that day's busiest hour.
@@ -220,18 +223,78 @@ fn distribution(text: &mut String, at_peak: &[(&str, Load)]) {
     }
 }
 
-/// Comments with reads, writes and logs in each hour of the peak hour's day, all databases together.
-fn hours_of_day(text: &mut String, databases: &Databases<'_>, day: i64) {
-    let _ = writeln!(
-        text,
-        "\n# The day of the peak hour, all databases.\n# {:>5} {:>10} {:>10} {:>10} {:>10}",
-        "hour", "reads/s", "writes/s", "log/s", "logs"
-    );
-    for hour in 0..24 {
-        let loads = databases.values().filter_map(|hours| hours.get(&(day * 24 + hour)).copied());
-        let Load { reads, writes, log_writes, logs, .. } = sum(loads);
-        let logs = logs.map_or("-".to_owned(), |logs| format!("{logs:.0}"));
-        let _ = writeln!(text, "# {hour:>5} {reads:>10.2} {writes:>10.2} {log_writes:>10.2} {logs:>10}");
+/// Hours of the peak hour's day, relative to the peak hour.
+struct HoursOfDay {
+    /// Day since 1970, in the time of the servers.
+    day: i64,
+    /// Load in percent of the peak hour.
+    percent: [f64; 24],
+    /// Whether the hour was measured.
+    is_measured: [bool; 24],
+}
+
+impl HoursOfDay {
+    /// An hour that was not measured gets the load of the busier of the measured hours before and after it: rather too
+    /// much load than too little.
+    fn new(measured: &BTreeMap<i64, f64>, peak: i64) -> HoursOfDay {
+        let day = peak.div_euclid(24);
+        let of_hour = |hour: usize| measured.get(&(day * 24 + hour as i64)).copied();
+        let beside = |hour: usize| {
+            let after = (1..24).find_map(|hours| of_hour((hour + hours) % 24));
+            let before = (1..24).find_map(|hours| of_hour((hour + 24 - hours) % 24));
+            after.unwrap_or(0.0).max(before.unwrap_or(0.0))
+        };
+        let io: [f64; 24] = std::array::from_fn(|hour| of_hour(hour).unwrap_or_else(|| beside(hour)));
+        let most = measured.get(&peak).copied().unwrap_or(0.0);
+        HoursOfDay {
+            day,
+            percent: io.map(|io| if most > 0.0 { 100.0 * io / most } else { 100.0 }),
+            is_measured: std::array::from_fn(|hour| of_hour(hour).is_some()),
+        }
+    }
+
+    /// A warning about the hours that were not measured.
+    fn told(&self) -> Option<String> {
+        let missing: Vec<String> =
+            (0..24).filter(|&hour| !self.is_measured[hour]).map(|hour: usize| hour.to_string()).collect();
+        (!missing.is_empty()).then(|| {
+            format!(
+                "hours of the peak hour's day without enough samples: {}; in hours_percent each has the load of the \
+                 busier of the measured hours before and after it",
+                missing.join(", ")
+            )
+        })
+    }
+
+    /// Writes `[load]`, below comments with reads, writes and logs of each hour, all databases together.
+    fn write(&self, text: &mut String, databases: &Databases<'_>) {
+        let _ = writeln!(
+            text,
+            "\n# The day of the peak hour, all databases; - marks an hour without enough samples.\n\
+             # {:>5} {:>10} {:>10} {:>10} {:>10}",
+            "hour", "reads/s", "writes/s", "log/s", "logs"
+        );
+        for (hour, is_measured) in self.is_measured.into_iter().enumerate() {
+            let at = self.day * 24 + hour as i64;
+            let loads = databases.values().filter_map(|hours| hours.get(&at).copied());
+            let Load { reads, writes, log_writes, logs, .. } = sum(loads);
+            let logs = logs.map_or("-".to_owned(), |logs| format!("{logs:.0}"));
+            let rates = [reads, writes, log_writes].map(|rate| match is_measured {
+                true => format!("{rate:.2}"),
+                false => "-".to_owned(),
+            });
+            let _ =
+                writeln!(text, "# {hour:>5} {:>10} {:>10} {:>10} {logs:>10}", rates[0], rates[1], rates[2]);
+        }
+        text.push_str(
+            "\n# Tests follow this day from midnight on; without the key they stay at the peak.\n[load]\n",
+        );
+        text.push_str("hours_percent = [\n");
+        for hours in self.percent.chunks(6) {
+            let line: Vec<String> = hours.iter().map(|percent| format!("{percent:.3}")).collect();
+            let _ = writeln!(text, "    {},", line.join(", "));
+        }
+        text.push_str("]\n");
     }
 }
 
