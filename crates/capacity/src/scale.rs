@@ -32,7 +32,7 @@ impl<'a> Scaling<'a> {
         // Otherwise the plan would derive another number for other mailboxes.
         table(&mut document, "dag").insert("databases", value(planned.layout.databases.len() as i64));
         let load = table(&mut document, "load");
-        for key in ["sessions", "iops", "batches_per_s", "target_iops"] {
+        for key in ["sessions", "iops", "batches_per_s", "target_iops", "hours_percent"] {
             load.remove(key);
         }
         Ok(Scaling { solution, document, mailboxes, keeps_databases: false })
