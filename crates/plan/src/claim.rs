@@ -28,13 +28,19 @@ pub fn claim(solution: &Solution, world: WorldKind, measured: Option<&str>, test
     }
     doubts.extend(other_roles(solution, &hosts));
     doubts.extend(replication(solution));
+    let day_mean_percent = solution.load.hours_percent.map(|hours| 100.0 * Day::of_window(hours, 0.0).mean());
+    if day_mean_percent.is_some_and(|mean| mean < 100.0) {
+        let text =
+            "mean latencies are those of a day, which quiet hours lower: test the peak hour alone, too";
+        doubts.push(doubt("load", text));
+    }
     let mut claim = Claim {
         hosts: hosts.iter().map(|host| host.name.clone()).collect(),
         tests,
         storage: storage(solution, &hosts, measured.is_some()),
         copies: Some(solution.copies.total()),
         engine: engine(solution, &hosts),
-        day_mean_percent: solution.load.hours_percent.map(|hours| 100.0 * Day::of_window(hours, 0.0).mean()),
+        day_mean_percent,
         ..Claim::default()
     };
     // Without a profile, or where the planner cannot size the solution, its stated target is all there is.

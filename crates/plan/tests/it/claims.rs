@@ -75,6 +75,19 @@ fn each_harmful_change_is_in_the_claim_or_judged_by_the_run() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Quiet hours lower the means that the limits of a latency are about.
+#[test]
+fn a_load_that_follows_a_day_is_a_doubt_unless_every_hour_is_a_peak() {
+    let doubts = |quiet: &str| {
+        let hours = format!("load.hours_percent=[100{}]", format!(", {quiet}").repeat(23));
+        let setting = Setting::of_argument(&hours).expect("a setting");
+        claimed(&[setting]).expect("it is valid").doubts
+    };
+    assert_eq!(doubts("100"), Vec::new());
+    let of_day = doubts("50");
+    assert!(of_day.len() == 1 && of_day[0].text.contains("quiet hours"), "{of_day:?}");
+}
+
 /// Doubts of the five published solutions when simulated: properties that their papers neither describe nor test.
 #[test]
 fn published_solutions_have_the_doubts_that_their_papers_leave() {
