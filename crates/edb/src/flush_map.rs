@@ -263,9 +263,9 @@ impl ClosedMap {
     /// Prepares the map. `file`: contents of its file, if there is one.
     pub fn new(file: Option<&[u8]>, header: &DatabaseHeader) -> ClosedMap {
         match file.map(|file| FlushMap::of(file, header)) {
-            None if header.was_used() => ClosedMap { unseen: Some(NO_MAP), ..ClosedMap::default() },
-            // Every page is as it was made.
-            None => ClosedMap { since: Some(header.dbtime()), ..ClosedMap::default() },
+            // Every page is as it was made. A map is of an opening that did not come to the header.
+            _ if !header.was_used() => ClosedMap { since: Some(header.dbtime()), ..ClosedMap::default() },
+            None => ClosedMap { unseen: Some(NO_MAP), ..ClosedMap::default() },
             Some(Err(reason)) => {
                 let damage = Some(format!("its flush map contradicts it: {reason}"));
                 ClosedMap { damage, unseen: Some(NO_MAP), ..ClosedMap::default() }

@@ -307,18 +307,12 @@ impl FlushMap {
         if frame.entries.is_empty() { Ok(()) } else { self.write(frame, log).await }
     }
 
-    /// Prepares the map for a database that is about to be taken into use, unchanged since it was closed; `frame` has
-    /// no change. Returns the frame if the map is to be written anew with it once the header says that the database is
-    /// in use. Until then a check would take a map of another log stream for damage.
-    pub(crate) async fn begin(&self, frame: Frame, log: Signature) -> Result<Option<Frame>> {
-        if self.0.file.borrow().as_ref().is_some_and(|map| map.log == log) {
-            self.write(frame, log).await?;
-            return Ok(None);
+    /// Removes the file of the map, which the next [`Self::write`] writes anew.
+    pub(crate) async fn remove_file(&self) -> Result<()> {
+        match self.0.file.take() {
+            Some(_) => remove(&self.0.world, &self.0.path).await,
+            None => Ok(()),
         }
-        if self.0.file.take().is_some() {
-            remove(&self.0.world, &self.0.path).await?;
-        }
-        Ok(Some(frame))
     }
 
     /// Writes a frame durably; the log is durable up to its position. If the volume is full, the map is given up and

@@ -280,10 +280,14 @@ async fn attach(core: &Core, database: &Database) -> Result<()> {
     // come to lie there.
     core.log.flush_to(end).await?;
     let (map, log) = (&database.flush_map, core.log.signature());
-    let frame = map.begin(map.take_frame(end), log).await?;
-    database.attach(position, log_time(&core.world), log).await?;
-    match frame {
-        Some(frame) => map.write(frame, log).await,
-        None => Ok(()),
+    let frame = map.take_frame(end);
+    // Until the header names the new log stream, a check would take a map of that stream for damage.
+    let is_other_stream = header.was_used() && header.log_signature() != log;
+    if !is_other_stream {
+        map.write(frame, log).await?;
+        return database.attach(position, log_time(&core.world), log).await;
     }
+    map.remove_file().await?;
+    database.attach(position, log_time(&core.world), log).await?;
+    map.write(frame, log).await
 }

@@ -181,13 +181,13 @@ fn a_map_that_contradicts_its_database_is_named_and_begun_anew() {
 }
 
 /// A check finds nothing in a database that a process left closed because it ended while it opened it, also where the
-/// log is gone and a new one is begun.
+/// log is gone and a new one is begun, and where the database is new.
 #[test]
 fn a_process_that_ends_at_any_sync_of_an_opening_leaves_no_finding_in_a_closed_database() {
-    for is_log_gone in [false, true] {
+    for (is_new, is_log_gone) in [(false, false), (false, true), (true, true)] {
         let (sim, world) = simulation();
         let config = sim.run_until(async {
-            let (config, _) = closed_twice(&world).await;
+            let config = if is_new { create(&world, 1, 1).await } else { closed_twice(&world).await.0 };
             for entry in world.list("/log").await.unwrap().iter().filter(|_| is_log_gone) {
                 world.remove(&format!("/log/{}", entry.name)).await.unwrap();
             }
@@ -212,11 +212,19 @@ fn a_process_that_ends_at_any_sync_of_an_opening_leaves_no_finding_in_a_closed_d
             sim.set_faults(Faults::default());
             sim.run_until(async {
                 if is_closed(&world, PATH, PAGE_BYTES, &Counters::default()).await.unwrap() {
-                    assert_eq!(check(&world).await.list, [], "sync {nth}, log gone: {is_log_gone}");
+                    assert_eq!(
+                        check(&world).await.list,
+                        [],
+                        "sync {nth}, new: {is_new}, log gone: {is_log_gone}"
+                    );
                     left_closed += 1;
                 }
                 let (instance, report) = Instance::open(&world, &config).await.unwrap();
-                assert_eq!(report.flush_maps_refused, [], "sync {nth}, log gone: {is_log_gone}");
+                assert_eq!(
+                    report.flush_maps_refused,
+                    [],
+                    "sync {nth}, new: {is_new}, log gone: {is_log_gone}"
+                );
                 instance.close().await.unwrap();
                 assert_eq!(check(&world).await.list, []);
             });
