@@ -38,7 +38,7 @@ impl<'a> Scaling<'a> {
         Ok(Scaling { solution, document, mailboxes, keeps_databases: false })
     }
 
-    /// As [`Scaling::of`], for databases that exist: they and the profile stay as in the file, whatever the load is.
+    /// As [`Scaling::of`], for databases that exist: they and the profile stay as in the file with any load.
     ///
     /// # Errors
     /// The file says too little about its users to plan it.

@@ -99,7 +99,7 @@ pub const PATIENCE: Duration = Duration::from_secs(900);
 pub fn wait_for_listener(address: &str) {
     let started = Instant::now();
     while let Err(error) = TcpStream::connect(address) {
-        assert!(started.elapsed() < PATIENCE, "nobody listens at {address}: {error}");
+        assert!(started.elapsed() < PATIENCE, "no program listens at {address}: {error}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
