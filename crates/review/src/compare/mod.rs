@@ -17,7 +17,7 @@ mod view;
 
 use evidence::report::TestReport;
 use evidence::{Report, RunData};
-use results::{Severity, WorldKind};
+use results::{Day, Severity, WorldKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -403,7 +403,7 @@ fn database_bytes(subject: &Subject, test: &TestReport) -> Option<u64> {
 }
 
 /// The settings that define the load of a test; one that is not known matches any.
-fn load(subject: &Subject, test: &TestReport) -> [(&'static str, Option<String>); 7] {
+fn load(subject: &Subject, test: &TestReport) -> [(&'static str, Option<String>); 8] {
     let row = subject
         .data
         .as_ref()
@@ -423,6 +423,7 @@ fn load(subject: &Subject, test: &TestReport) -> [(&'static str, Option<String>)
     let databases = subject.report.databases.len();
     [
         ("target", row.and_then(|row| row.target_iops).map(|iops| format!("{iops} I/O per second"))),
+        ("day of the load", row.filter(|_| own).map(|row| hours(row.day))),
         ("number of sessions", row.and_then(|row| row.sessions).map(|sessions| sessions.to_string())),
         ("number of copies", row.map(|row| row.copies.to_string())),
         ("operation mix", stated("Operations")),
@@ -430,6 +431,13 @@ fn load(subject: &Subject, test: &TestReport) -> [(&'static str, Option<String>)
         ("background maintenance", maintenance),
         ("number of databases", row.filter(|_| databases > 0).map(|_| databases.to_string())),
     ]
+}
+
+/// The load of each hour; it tells days apart whose mean is equal, so that the target is, too.
+fn hours(day: Option<Day>) -> String {
+    let Some(day) = day else { return "all hours alike".into() };
+    let hours: Vec<String> = day.hours_percent.iter().map(f64::to_string).collect();
+    format!("[{}] % of the peak hour", hours.join(", "))
 }
 
 /// Name of the parameter of a test that says how background maintenance runs.

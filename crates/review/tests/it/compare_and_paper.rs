@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use evidence::{Report, RunData};
-use results::{Parameter, Row, WorldKind};
+use results::{Day, Parameter, Row, WorldKind};
 use review::Source;
 use review::compare::{Subject, compare};
 use review::paper::{AUTHOR, Block, PaperError, paper};
@@ -191,6 +191,27 @@ fn runs_of_another_mix_size_cache_or_maintenance_cannot_be_compared() {
     }
     let (incomparable, _) = against(other);
     assert!(incomparable.contains("different caches"), "{incomparable}");
+}
+
+#[test]
+fn days_of_equal_mean_are_different_loads() {
+    let followed = |busiest: usize| {
+        let mut hours_percent = [50.0; 24];
+        hours_percent[busiest] = 100.0;
+        let mut rows = rows(&Shape::default());
+        for row in &mut rows {
+            if let Row::Test(test) = row {
+                test.day = Some(Day::of_window(hours_percent, 7200.0));
+            }
+        }
+        subject("followed", rows)
+    };
+    let against = |other: Subject| compare(&[followed(9), other]).runs[1].incomparable.join("; ");
+    assert_eq!(against(followed(9)), "");
+    for other in [followed(10), subject("steady", rows(&Shape::default()))] {
+        let reasons = against(other);
+        assert!(reasons.contains("different day of the load"), "{reasons}");
+    }
 }
 
 #[test]
