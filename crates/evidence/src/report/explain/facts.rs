@@ -243,6 +243,12 @@ pub fn mean_ms(seconds: &[IoTotals]) -> Option<f64> {
     totals.latency_ms()
 }
 
+/// Operations per second in some seconds.
+pub fn per_s<'a>(seconds: impl ExactSizeIterator<Item = &'a IoTotals>) -> f64 {
+    let length = seconds.len().max(1) as f64;
+    seconds.map(|second| second.count).sum::<u64>() as f64 / length
+}
+
 /// Finds a lasting change of the latency. Returns the second at which it begins, and the means before and after, ms.
 /// The mean after must be at least 1.7 times that before, and 1.5 times in both halves. `None` if there is no such
 /// second.

@@ -4,7 +4,7 @@ use results::{Origin, StoragePart};
 
 use crate::report::model::{Figures, InstanceIo};
 
-use super::facts::{BUSY, DiskClass, Facts, Found, LOG, READ, busy, middle, ms, step};
+use super::facts::{BUSY, DiskClass, Facts, Found, LOG, READ, busy, middle, ms, per_s, step};
 use crate::report::text::{bytes, significant};
 
 /// Multiple of the median of its equals from which on a database or log counts as slower.
@@ -142,7 +142,7 @@ pub fn noisy_neighbour(facts: &Facts<'_>) -> Option<Found> {
 
 /// Cause: the write cache is off or full, so that log writes wait for disks.
 pub fn write_cache(facts: &Facts<'_>) -> Option<Found> {
-    if !facts.logs_slow() {
+    if !facts.logs_slow() && facts.broken("page_fault_stalls").is_none() {
         return None;
     }
     let controllers: Vec<_> = facts.parts("controller").filter(|part| part.writes > 0).collect();
@@ -168,12 +168,19 @@ pub fn write_cache(facts: &Facts<'_>) -> Option<Found> {
     let (at, before, after) =
         step(&facts.seconds.logs).filter(|(_, before, after)| after > &(2.0 * before))?;
     let reads = step(&facts.seconds.reads).map_or(1.0, |(_, before, after)| after / before);
-    (after > 1.6 * reads * before && is_disk_time(facts, after)).then(|| {
+    let holds = after > 1.6 * reads * before && is_disk_time(facts, after) && !more_writes(facts, at);
+    holds.then(|| {
         let what = "Log writes take disk time instead of cache time: the write cache went off";
         found(0.955, "write_cache_off", what)
             .from(Some(at))
             .proof(LOG.name(), format!("{} before and {} after", ms(before), ms(after)))
     })
+}
+
+/// Whether far more pages are written from a second on: then these are what log writes wait for.
+fn more_writes(facts: &Facts<'_>, at: usize) -> bool {
+    let (before, after) = facts.seconds.writes.split_at(at.min(facts.seconds.writes.len()));
+    per_s(after.iter()) > 2.0 * per_s(before.iter())
 }
 
 /// Whether a write latency is that of a disk working on it, not of a queue before the disks.
@@ -215,7 +222,10 @@ pub fn slow_acknowledge(facts: &Facts<'_>) -> Option<Found> {
     let narrow = facts.report.measures.iter().find(|row| row.measure == LOG.name())?.percentiles;
     let is_even = narrow.p90_ms.zip(narrow.p50_ms).is_some_and(|(most, half)| most < 2.0 * half);
     let is_idle = is_idle && facts.parts("drive").all(|part| part.busy_share < BUSY);
-    let holds = facts.logs_slow() && is_idle && if facts.has_parts() { has_cache } else { is_even };
+    // Where most are fast, it is not the acknowledgement that is slow.
+    let is_usual = narrow.p50_ms.is_none_or(|half| half >= mean / 2.0);
+    let is_shown = if facts.has_parts() { has_cache && is_usual } else { is_even };
+    let holds = facts.logs_slow() && is_idle && is_shown;
     holds.then(|| {
         let what =
             "Every durable write takes this long, though nothing is busy: the acknowledgement itself is slow";

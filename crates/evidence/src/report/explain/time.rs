@@ -1,12 +1,12 @@
 //! Causes that show in the course of the seconds: stalls, bursts.
 
-use results::IoTotals;
+use results::{IoTotals, Measure};
 
 use crate::report::text::significant;
 
-use super::facts::{Facts, Found, LOG, READ, Seconds, mean_ms, middle, ms};
+use super::facts::{Facts, Found, LOG, READ, Seconds, mean_ms, middle, ms, per_s};
 
-/// Milliseconds from which on a request has waited for something that failed.
+/// Milliseconds from which on a request has waited for something that stood still.
 const SILENCE_MS: f64 = 1_500.0;
 /// Smallest silence as a multiple of the usual latency, because behind a long queue nothing completes for a while.
 const SILENCE_LATENCIES: f64 = 5.0;
@@ -19,37 +19,58 @@ const STALL_MS: f64 = 800.0;
 /// Multiple of the usual latency that such a log write takes at least.
 const UNUSUAL: f64 = 15.0;
 
+/// Multiple of its mean that the rate of page writes has in a burst, and the seconds before a silence that are looked
+/// at.
+const BURST: f64 = 3.0;
+const BEFORE_SILENCE_S: usize = 3;
+/// Page writes per second that count as none.
+const FEW_WRITES: f64 = 0.2;
+
 /// Spread of rates, as a share of the root of the number of operations, below which a rate is limited by a setting:
 /// rates by chance spread by that root.
 const FLAT: f64 = 0.15;
 /// Operations per second below which a steady rate says nothing.
 const FLAT_OPERATIONS: f64 = 20.0;
 
-/// Cause: a path or controller was lost. All I/O stood still, then went on over another way from host to disks.
-pub fn lost_path(facts: &Facts<'_>) -> Option<Found> {
-    let Seconds { all_reads, all_writes, reads, .. } = &facts.seconds;
+/// Seconds in a row without a completion, and the first of them.
+struct Silence {
+    at: usize,
+    seconds: usize,
+}
+
+/// The longest silence of all I/O; `None` if it is no longer than chance or a long queue makes it.
+fn silence(seconds: &Seconds) -> Option<Silence> {
+    let Seconds { all_reads, all_writes, reads, .. } = seconds;
     let usual = middle(all_reads.iter().map(|second| second.count as f64).collect())?;
     let is_silent =
         |at: usize| all_reads[at].count == 0 && all_writes.get(at).is_none_or(|second| second.count == 0);
-    let (mut silent_s, mut at, mut begun) = (0, 0, 0);
+    let (mut longest_s, mut at, mut begun) = (0, 0, 0);
     for second in 0..all_reads.len() {
         if !is_silent(second) {
             begun = second + 1;
-        } else if second + 1 - begun > silent_s {
-            (silent_s, at) = (second + 1 - begun, begun);
+        } else if second + 1 - begun > longest_s {
+            (longest_s, at) = (second + 1 - begun, begun);
         }
     }
     let (longest_ms, _) = longest(reads)?;
-    let is_queue = silent_s as f64 * 1e3 < SILENCE_LATENCIES * usual_ms(reads)?;
-    let holds = silent_s >= SILENT_S && usual >= USUAL_PER_S && longest_ms >= SILENCE_MS && !is_queue;
-    (holds && (facts.is_slow() || facts.too_little())).then(|| {
+    let is_queue = longest_s as f64 * 1e3 < SILENCE_LATENCIES * usual_ms(reads)?;
+    let holds = longest_s >= SILENT_S && usual >= USUAL_PER_S && longest_ms >= SILENCE_MS && !is_queue;
+    holds.then_some(Silence { at, seconds: longest_s })
+}
+
+/// Cause: a path or controller was lost. All I/O stood still, then went on over another way from host to disks.
+pub fn lost_path(facts: &Facts<'_>) -> Option<Found> {
+    let Silence { at, seconds } = silence(&facts.seconds)?;
+    let holds = (facts.is_slow() || facts.too_little()) && burst_before(&facts.seconds.writes, at).is_none();
+    let (longest_ms, _) = longest(&facts.seconds.reads)?;
+    holds.then(|| {
         let what = format!(
-            "All reads and writes stood still together for {silent_s} s and then went on, as after the loss of a path or \
+            "All reads and writes stood still together for {seconds} s and then went on, as after the loss of a path or \
              controller"
         );
         Found::new(0.985, "lost_path", what)
             .from(Some(at))
-            .proof("reads and writes of every class", format!("none for {silent_s} s, usually {usual:.0} reads per second"))
+            .proof("reads and writes of every class", format!("none for {seconds} s"))
             .proof(READ.name(), format!("longest {}", ms(longest_ms)))
     })
 }
@@ -69,31 +90,60 @@ pub fn stalled_sync(facts: &Facts<'_>) -> Option<Found> {
     })
 }
 
-/// Cause: page writes come in bursts. Reads are slow in the seconds with most page writes, and fast in the others.
+/// Page writes per second before a silence and on average, if the silence ends a burst of them: then the disks still
+/// work on these.
+fn burst_before(writes: &[IoTotals], silence: usize) -> Option<(f64, f64)> {
+    let before = writes.get(silence.saturating_sub(BEFORE_SILENCE_S)..silence)?;
+    let (before, mean) = (per_s(before.iter()), per_s(writes.iter()));
+    (mean > 0.0 && before >= BURST * mean).then_some((before, mean))
+}
+
+/// Cause: page writes come in bursts, and other I/O waits behind them.
 pub fn write_bursts(facts: &Facts<'_>) -> Option<Found> {
-    let (reads, writes) = (&facts.seconds.reads, &facts.seconds.writes);
-    if reads.len() < 12 || writes.len() != reads.len() || !facts.reads_slow() {
+    let found = |waited: &str| {
+        let what = format!("Changed pages were written back in bursts, and {waited} waited behind them");
+        Found::new(0.86, "write_bursts", what)
+            .on("[engine] checkpoint_depth_mib, flush_start_percent, flush_stop_percent")
+    };
+    let with_burst = |found: Found, most: f64, other: f64| {
+        found.proof("transactional_write", format!("{most:.0} and {other:.0} per second"))
+    };
+    let silent = silence(&facts.seconds)
+        .and_then(|silence| Some((silence.seconds, burst_before(&facts.seconds.writes, silence.at)?)));
+    if let Some((seconds, (before, mean))) = silent.filter(|_| facts.is_slow() || facts.too_little()) {
+        let silence = format!("none for {seconds} s behind a burst");
+        return Some(
+            with_burst(found("all I/O"), before, mean).proof("reads and writes of every class", silence),
+        );
+    }
+    let (measure, [calm_ms, busy_ms], [calm, busy]) = slow_in_bursts(facts)?;
+    let waited = if measure == LOG { "log writes" } else { "reads" };
+    Some(
+        with_burst(found(waited), busy, calm).proof(
+            measure.name(),
+            format!("{} in these seconds and {} in the others", ms(busy_ms), ms(calm_ms)),
+        ),
+    )
+}
+
+/// Reads or log writes that are slow in the third of the seconds with most page writes, and fast in that with fewest:
+/// their mean latencies in ms, and page writes per second, in the calm and in the busy third.
+fn slow_in_bursts(facts: &Facts<'_>) -> Option<(Measure, [f64; 2], [f64; 2])> {
+    let Seconds { reads, writes, logs, .. } = &facts.seconds;
+    if reads.len() < 12 || writes.len() != reads.len() || logs.len() != reads.len() {
         return None;
     }
     let mut order: Vec<usize> = (0..reads.len()).collect();
     order.sort_by_key(|second| writes[*second].count);
-    let of =
-        |seconds: &[usize], all: &[IoTotals]| -> Vec<IoTotals> { seconds.iter().map(|n| all[*n]).collect() };
     let third = reads.len() / 3;
-    let (calm, busy) = (&order[..third], &order[order.len() - third..]);
-    let count =
-        |seconds: &[usize]| seconds.iter().map(|n| writes[*n].count).sum::<u64>() as f64 / third as f64;
-    let (calm_ms, busy_ms) = (mean_ms(&of(calm, reads))?, mean_ms(&of(busy, reads))?);
-    let is_burst = count(busy) >= 5.0 * count(calm).max(0.2) && busy_ms >= 2.0 * calm_ms;
-    is_burst.then(|| {
-        Found::new(
-            0.86,
-            "write_bursts",
-            "Changed pages were written back in bursts, and reads waited behind them",
-        )
-        .on("[engine] checkpoint_depth_mib, flush_start_percent, flush_stop_percent")
-        .proof("transactional_write", format!("{:.0} and {:.0} per second", count(busy), count(calm)))
-        .proof(READ.name(), format!("{} in these seconds and {} in the others", ms(busy_ms), ms(calm_ms)))
+    let thirds = [&order[..third], &order[order.len() - third..]];
+    let rates = thirds.map(|seconds| per_s(seconds.iter().map(|second| &writes[*second])));
+    let slow = [(facts.reads_slow(), READ, reads), (facts.logs_slow(), LOG, logs)];
+    let broken = slow.into_iter().filter(|(is_slow, ..)| *is_slow);
+    broken.filter(|_| rates[1] >= 5.0 * rates[0].max(FEW_WRITES)).find_map(|(_, measure, all)| {
+        let of = |seconds: &[usize]| mean_ms(&seconds.iter().map(|n| all[*n]).collect::<Vec<_>>());
+        let means = [of(thirds[0])?, of(thirds[1])?];
+        (means[1] >= 2.0 * means[0]).then_some((measure, means, rates))
     })
 }
 

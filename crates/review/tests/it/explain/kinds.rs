@@ -45,7 +45,7 @@ fn pool(case: Case) -> Case {
 }
 
 /// All kinds.
-pub const KINDS: [Kind; 15] = [
+pub const KINDS: [Kind; 18] = [
     Kind {
         names: &["too_much_load", "load_above_target"],
         base: same,
@@ -136,5 +136,23 @@ pub const KINDS: [Kind; 15] = [
         names: &["database_fits_cache"],
         base: same,
         plant: |c, _| Case { database_mib: 16, cache_mib: 256, warmup_s: 2, duration_s: 4, ..c },
+    },
+    Kind {
+        names: &["write_cache_full"],
+        base: |c| c.with_load(1.9),
+        plant: |c, _| Case { array_cache_mib: 1, ..c },
+    },
+    Kind {
+        names: &["cache_too_small"],
+        base: |c| {
+            let target = if c.is_paced { c.target } else { 1.9 * c.target };
+            Case { flush_percent: [2, 3], ..Case { target, ..c }.with_load(1.9) }
+        },
+        plant: |c, _| Case { cache_mib: 1, ..c },
+    },
+    Kind {
+        names: &["write_bursts"],
+        base: |c| Case { cache_mib: 64, ..c },
+        plant: |c, _| Case { flush_percent: [1, 50], ..c },
     },
 ];

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use evidence::{Report, RunData};
 use kinds::{KINDS, Kind};
-use results::Outcome;
+use results::{Outcome, Verdict};
 use solutions::{Case, SOLUTIONS, solution};
 
 /// Counts of the answers for the cases of one kind.
@@ -27,8 +27,17 @@ struct Told {
     others: BTreeMap<String, u32>,
 }
 
+/// Rules that failed, or that are unproved because a setting has broken their limit.
 fn broken(report: &Report) -> Vec<&str> {
-    let failed = report.verdicts().filter(|verdict| verdict.outcome == Outcome::Fail);
+    let is_beyond = |verdict: &&Verdict| {
+        let figures = verdict.measured.zip(verdict.limit);
+        figures.is_some_and(|(measured, limit)| !verdict.comparison.holds(measured, limit))
+    };
+    let is_broken = |verdict: &&Verdict| match verdict.outcome {
+        Outcome::Unproved => is_beyond(verdict),
+        outcome => outcome == Outcome::Fail,
+    };
+    let failed = report.verdicts().filter(is_broken);
     failed.map(|verdict| verdict.rule.as_str()).collect()
 }
 

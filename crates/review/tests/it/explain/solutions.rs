@@ -24,6 +24,10 @@ pub struct Case {
     pub is_thin: bool,
     pub database_mib: u64,
     pub cache_mib: u64,
+    /// Free pages at which writing back starts and stops, in percent of the cache.
+    pub flush_percent: [u32; 2],
+    /// Cache of the array.
+    pub array_cache_mib: u64,
     pub warmup_s: u32,
     pub duration_s: u32,
     /// Additional lines of `[array]`.
@@ -46,6 +50,8 @@ pub fn solution(which: u32, seed: u64) -> Case {
         is_thin: false,
         database_mib: 200_000,
         cache_mib: 8,
+        flush_percent: [4, 8],
+        array_cache_mib: 64,
         warmup_s: 15,
         duration_s: 40,
         array: "",
@@ -77,7 +83,8 @@ impl Case {
     }
 
     fn text(&self) -> String {
-        let Case { databases, volumes, database_mib, cache_mib, array, target, .. } = self;
+        let Case { databases, volumes, database_mib, cache_mib, array, array_cache_mib, target, .. } = self;
+        let (cache_min_mib, [flush_start, flush_stop]) = ((cache_mib / 2).max(1), self.flush_percent);
         let disk = "ST4000NM0023";
         let load = match self.is_paced {
             true => format!("iops = {target}\ntarget_iops = {}", target * 0.97),
@@ -112,7 +119,7 @@ capacity_gb = 4000
 scope = "shared"
 controller = "sas-array-2013"
 controllers = 2
-cache_mib = 64
+cache_mib = {array_cache_mib}
 stripe_element_kib = 512
 link = "sas-6g-x4"
 links_per_host = 2
@@ -130,10 +137,10 @@ database_mib = {database_mib}
 {load}
 
 [engine]
-cache_min_mib = 4
+cache_min_mib = {cache_min_mib}
 cache_max_mib = {cache_mib}
-flush_start_percent = 4
-flush_stop_percent = 8
+flush_start_percent = {flush_start}
+flush_stop_percent = {flush_stop}
 
 [[test]]
 kind = "performance"
