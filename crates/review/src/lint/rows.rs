@@ -219,10 +219,6 @@ fn claim(data: &RunData, solution: &Solution, findings: &mut Findings) {
         .iter()
         .filter(|row| (&*row.area, &*row.name) == (storage_model::AREA, storage_model::DOUBT));
     derived.doubts.extend(doubtful.map(|row| Doubt { part: "storage".into(), text: row.value.clone() }));
-    // Earlier builds of this version recorded less.
-    if recorded.engine.is_empty() {
-        (derived.storage, derived.copies, derived.engine) = Default::default();
-    }
     for test in data.tests.values() {
         let planned_s = test.window_planned_ms.map_or(0.0, |ms| ms as f64 / 1e3);
         let stated = solution.load.hours_percent.map(|hours| Day::of_window(hours, planned_s));
