@@ -61,7 +61,7 @@ pub struct Field {
     pub kind: Kind,
     /// Unit of a number.
     pub unit: Option<&'static str>,
-    /// Allowed range of a number, as text.
+    /// Allowed range of a number or of each one of a list, as text.
     pub range: Option<String>,
     /// Values that a choice offers.
     pub choices: Vec<String>,
@@ -176,7 +176,10 @@ impl<'a> Reader<'a> {
                 .iter()
                 .find(|(end, _)| kind == Kind::Number && key.ends_with(end))
                 .map(|&(_, unit)| unit),
-            range: range.map(|(_, allowed)| allowed.words()),
+            range: range.map(|(_, allowed)| match kind {
+                Kind::List => format!("each {}", allowed.words()),
+                _ => allowed.words(),
+            }),
             path,
             kind,
             choices,
@@ -280,7 +283,11 @@ mod tests {
         let exchange = field(&sections, "profile.exchange");
         assert_eq!(exchange.kind, Kind::Choice);
         assert!(exchange.choices.contains(&"2016".to_owned()), "{exchange:?}");
-        assert_eq!(field(&sections, "copies.per_site").kind, Kind::List);
+        let copies = field(&sections, "copies.per_site");
+        assert_eq!(
+            (copies.kind, copies.range.as_deref()),
+            (Kind::List, Some("each a whole number from 0 to 16"))
+        );
         let headroom = field(&sections, "profile.headroom_percent");
         assert_eq!(
             (headroom.unit, &headroom.value),
