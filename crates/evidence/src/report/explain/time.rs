@@ -32,10 +32,11 @@ const FLAT: f64 = 0.15;
 /// Operations per second below which a steady rate says nothing.
 const FLAT_OPERATIONS: f64 = 20.0;
 
-/// Seconds in a row without a completion, and the first of them.
+/// Seconds in a row without a completion, the first of them, and the usual reads per second.
 struct Silence {
     at: usize,
     seconds: usize,
+    usual: f64,
 }
 
 /// The longest silence of all I/O; `None` if it is no longer than chance or a long queue makes it.
@@ -55,13 +56,15 @@ fn silence(seconds: &Seconds) -> Option<Silence> {
     let (longest_ms, _) = longest(reads)?;
     let is_queue = longest_s as f64 * 1e3 < SILENCE_LATENCIES * usual_ms(reads)?;
     let holds = longest_s >= SILENT_S && usual >= USUAL_PER_S && longest_ms >= SILENCE_MS && !is_queue;
-    holds.then_some(Silence { at, seconds: longest_s })
+    holds.then_some(Silence { at, seconds: longest_s, usual })
 }
 
 /// Cause: a path or controller was lost. All I/O stood still, then went on over another way from host to disks.
 pub fn lost_path(facts: &Facts<'_>) -> Option<Found> {
-    let Silence { at, seconds } = silence(&facts.seconds)?;
-    let holds = (facts.is_slow() || facts.too_little()) && burst_before(&facts.seconds.writes, at).is_none();
+    let silence = silence(&facts.seconds)?;
+    let Silence { at, seconds, usual } = silence;
+    let is_alone = burst_before(&facts.seconds.writes, &silence).is_none();
+    let holds = is_alone && (facts.is_slow() || facts.too_little());
     let (longest_ms, _) = longest(&facts.seconds.reads)?;
     holds.then(|| {
         let what = format!(
@@ -70,7 +73,7 @@ pub fn lost_path(facts: &Facts<'_>) -> Option<Found> {
         );
         Found::new(0.985, "lost_path", what)
             .from(Some(at))
-            .proof("reads and writes of every class", format!("none for {seconds} s"))
+            .proof("reads and writes of every class", format!("none for {seconds} s, usually {usual:.0} reads per second"))
             .proof(READ.name(), format!("longest {}", ms(longest_ms)))
     })
 }
@@ -90,11 +93,13 @@ pub fn stalled_sync(facts: &Facts<'_>) -> Option<Found> {
     })
 }
 
-/// Page writes per second before a silence and on average, if the silence ends a burst of them: then the disks still
-/// work on these.
-fn burst_before(writes: &[IoTotals], silence: usize) -> Option<(f64, f64)> {
-    let before = writes.get(silence.saturating_sub(BEFORE_SILENCE_S)..silence)?;
-    let (before, mean) = (per_s(before.iter()), per_s(writes.iter()));
+/// Page writes per second before a silence, and in all seconds outside of it, if the silence ends a burst of them:
+/// then the disks still work on these.
+fn burst_before(writes: &[IoTotals], silence: &Silence) -> Option<(f64, f64)> {
+    let (sounding, behind) = (writes.get(..silence.at)?, writes.get(silence.at + silence.seconds..)?);
+    let outside: Vec<IoTotals> = [sounding, behind].concat();
+    let before = &sounding[sounding.len().saturating_sub(BEFORE_SILENCE_S)..];
+    let (before, mean) = (per_s(before.iter()), per_s(outside.iter()));
     (mean > 0.0 && before >= BURST * mean).then_some((before, mean))
 }
 
@@ -109,7 +114,7 @@ pub fn write_bursts(facts: &Facts<'_>) -> Option<Found> {
         found.proof("transactional_write", format!("{most:.0} and {other:.0} per second"))
     };
     let silent = silence(&facts.seconds)
-        .and_then(|silence| Some((silence.seconds, burst_before(&facts.seconds.writes, silence.at)?)));
+        .and_then(|silence| Some((silence.seconds, burst_before(&facts.seconds.writes, &silence)?)));
     if let Some((seconds, (before, mean))) = silent.filter(|_| facts.is_slow() || facts.too_little()) {
         let silence = format!("none for {seconds} s behind a burst");
         return Some(
@@ -205,4 +210,21 @@ fn longest(seconds: &[IoTotals]) -> Option<(f64, usize)> {
 /// The median over the seconds of their mean latency, in ms.
 fn usual_ms(seconds: &[IoTotals]) -> Option<f64> {
     middle(seconds.iter().filter_map(IoTotals::latency_ms).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_silence_behind_steady_writes_ends_no_burst() {
+        let of = |counts: &[(usize, u64)]| -> Vec<IoTotals> {
+            let seconds = counts.iter().flat_map(|&(seconds, count)| std::iter::repeat_n(count, seconds));
+            seconds.map(|count| IoTotals { count, ..IoTotals::default() }).collect()
+        };
+        let silence = Silence { at: 10, seconds: 25, usual: 100.0 };
+        assert_eq!(burst_before(&of(&[(10, 20), (25, 0), (5, 20)]), &silence), None);
+        assert_eq!(burst_before(&of(&[(10, 20), (30, 0)]), &silence), None, "silent for most of the time");
+        assert!(burst_before(&of(&[(7, 0), (3, 400), (25, 0), (5, 0)]), &silence).is_some());
+    }
 }
