@@ -50,6 +50,7 @@ soak:
 	PROOFLOAD_FUZZ_SECONDS=3600 $(CARGO) test --release -p edb -p review -p proofload --locked \
 	  --test it --test commands -- fuzz:: import:: import_counters:: import_fio:: import_group:: damaged_runs:: any_numbers:: --nocapture
 	PROOFLOAD_HOURS=24 $(CARGO) test --release -p campaign --locked --test it ageing:: -- --nocapture
+	PROOFLOAD_SWEEP=emc-cx3-20c-500:5 $(CARGO) test --release -p capacity --locked --test sweep -- --ignored --nocapture
 	PROOFLOAD_FULL_LENGTH=1 $(CARGO) test --release -p proofload --locked --test commands simulated_grades::an_honest -- --nocapture
 	PROOFLOAD_MATRIX=1 $(CARGO) test --release -p proofload --locked --test commands claim_matrix:: -- --nocapture
 	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p review --locked --test it compare_pairs:: -- --nocapture

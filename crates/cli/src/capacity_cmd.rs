@@ -15,6 +15,7 @@ use crate::stdout::{json, tell, write_new};
 
 /// Finds how many mailboxes a solution carries with its worst failure, and what binds.
 #[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("kept").args(["run", "case"]))]
 pub struct CapacityArguments {
     #[command(flatten)]
     solution: SolutionArguments,
@@ -56,7 +57,7 @@ pub struct CapacityArguments {
     #[arg(long, value_name = "FOLDER", conflicts_with = "run")]
     merge: Option<PathBuf>,
     /// Folder for the answers of --case; folder in which each --run has a folder of its own (runs).
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", requires = "kept")]
     out: Option<PathBuf>,
     /// Print the answer as JSON.
     #[arg(long)]

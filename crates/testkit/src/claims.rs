@@ -210,15 +210,15 @@ pub const ROWS: &[Row] = &[
     ("sizing.percent_of_capacity", "1", Refused),
     ("sizing.mailboxes", "10", Refused),
     ("array.scope", "\"host\"", InClaim),
-    ("array.controller", "\"no-such\"", InClaim),
+    ("array.controller", "\"iscsi-array-2007\"", InClaim),
     ("array.controllers", "1", InClaim),
     ("array.cache_mib", "65536", InClaim),
     (
         "array.stripe_element_kib",
-        "512",
+        "64",
         Harmless("other places of the same data on the disks that the claim names"),
     ),
-    ("array.link", "\"no-such\"", InClaim),
+    ("array.link", "\"iscsi-1g\"", InClaim),
     ("array.links_per_host", "4", InClaim),
     (
         "array.store",

@@ -167,6 +167,14 @@ fn answers_to_another_solution_or_other_options_or_of_another_version_are_refuse
 }
 
 #[test]
+fn a_folder_that_nothing_would_write_is_refused() {
+    let folder = folder_with("s.toml", &small());
+    let (status, stdout, stderr) = output(folder.path(), &["capacity", "s.toml", "--out", "answers"]);
+    assert_eq!((status, &*stdout), (2, ""), "{stderr}");
+    assert!(stderr.contains("--run") && stderr.contains("--case"), "{stderr}");
+}
+
+#[test]
 fn a_limit_of_the_plan_ends_the_range_and_is_named() {
     // So large mailboxes fill the disks before they load them.
     let folder = folder_with("s.toml", &small().replace("quota_mb = 100", "quota_mb = 5000"));
