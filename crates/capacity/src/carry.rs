@@ -2,13 +2,15 @@
 //! side by side.
 
 use results::WorldKind;
+use results::figures::counted;
+use results::judge::LatencyRule;
 use simulation::{Assumptions, WishError};
 use solution::{Scope, Solution};
 use world::sim::{SideFn, processors, side_by_side};
 
 use crate::answer::{Binds, Capacity, FoundKind, Searched, Variant, line};
-use crate::limits::{PlanLimit, ceiling, highest, plan_limits};
-use crate::probe::{LIMITS, Probed, Simulating, probe, servers};
+use crate::limits::{PlanLimit, firm, highest, plan_limits};
+use crate::probe::{LIMITS, Probed, Simulating, TARGET, probe, servers};
 use crate::scale::Scaling;
 use crate::search::{Answer, Found, Limit, Measured, Probe, Search, Step};
 
@@ -97,7 +99,7 @@ pub fn by_simulation(
     for (case, looked) in cases.iter().zip(looking) {
         let mut simulated = looked.answer();
         let at = simulated.mailboxes.unwrap_or(looked.scaling.mailboxes);
-        simulated.doubts = doubts(&looked.scaling.solution(at)?, how.assumptions);
+        simulated.doubts.extend(doubts(&looked.scaling.solution(at)?, how.assumptions));
         let (changed, simulated) = (case.changed.clone(), Some(simulated));
         variants.push(Variant { changed, plan_limits: looked.limits, simulated, measured: None });
     }
@@ -138,7 +140,7 @@ impl<'a> Looking<'a> {
     pub fn new(scaling: Scaling<'a>, seed: u64) -> Result<Looking<'a>, WishError> {
         let limits = plan_limits(&scaling);
         let most = scaling.mailboxes.saturating_mul(MOST_TIMES);
-        let most = ceiling(&limits).map_or(most, |(mailboxes, _)| mailboxes.min(most));
+        let most = firm(&limits).next().map_or(most, |(mailboxes, _)| mailboxes.min(most));
         let start = scaling.mailboxes.min(most);
         // Below some number the window is too short for the load.
         let known = if scaling.solution(start).is_ok() { start } else { most };
@@ -146,7 +148,8 @@ impl<'a> Looking<'a> {
         let refused = |mailboxes| scaling.solution(mailboxes).is_err();
         let least = highest(1, known, refused).map_or(1, |mailboxes| mailboxes + 1);
         let start = start.clamp(least, most);
-        let search = Search::new(least, most, start, seed);
+        let worst = (0..LIMITS.len()).filter(|index| is_worst(LIMITS[*index].0)).collect();
+        let search = Search::new(least, most, start, seed).with_worst(worst);
         Ok(Looking { scaling, limits, start, search, probes: Vec::new() })
     }
 
@@ -167,10 +170,10 @@ impl<'a> Looking<'a> {
     /// Answer by the measurements so far, without doubts.
     pub fn answer(&self) -> Searched {
         let answer = self.search.best();
-        let ceiling = ceiling(&self.limits).map(|(mailboxes, limit)| self.of_plan(mailboxes, limit));
+        let mut of_plan =
+            firm(&self.limits).map(|(mailboxes, limit)| self.of_plan(mailboxes, limit)).peekable();
         let mailboxes = answer.found.load();
-        let at_ceiling =
-            mailboxes.is_some() && ceiling.as_ref().and_then(|binds| binds.mailboxes) == mailboxes;
+        let at_ceiling = mailboxes.is_some() && of_plan.peek().and_then(|binds| binds.mailboxes) == mailboxes;
         let mut measured = answer.limits.iter().filter_map(|limit| self.of_limit(limit, &answer));
         let found = match answer.found {
             Found::Carried(_) => FoundKind::Carried,
@@ -178,15 +181,12 @@ impl<'a> Looking<'a> {
             Found::AtLeast(_) => FoundKind::NoLimitInRange,
             Found::NoneInRange(_) => FoundKind::NoneInRange,
         };
-        let (binds, next) = match found {
-            FoundKind::CarriedByPlan => (ceiling, measured.next()),
-            FoundKind::NoLimitInRange => (None, measured.next()),
-            FoundKind::Carried | FoundKind::NoneInRange => {
-                let first = measured.next();
-                let others = measured.chain(ceiling);
-                (first, others.min_by_key(|binds| binds.mailboxes.unwrap_or(u64::MAX)))
-            }
+        let binds = match found {
+            FoundKind::CarriedByPlan => of_plan.next(),
+            FoundKind::NoLimitInRange => None,
+            FoundKind::Carried | FoundKind::NoneInRange => measured.next(),
         };
+        let next = measured.chain(of_plan).min_by_key(|binds| binds.mailboxes.unwrap_or(u64::MAX));
         Searched {
             found,
             mailboxes,
@@ -195,8 +195,24 @@ impl<'a> Looking<'a> {
             next,
             probes: self.probes.clone(),
             incomplete: None,
-            doubts: Vec::new(),
+            doubts: mailboxes.map_or_else(Vec::new, |mailboxes| self.excused(mailboxes)),
         }
+    }
+
+    /// Limits on worst samples that broke below the answer, in words.
+    fn excused(&self, answer: u64) -> Vec<String> {
+        let below = self.probes.iter().filter(|probed| probed.mailboxes < answer);
+        let figures = below.flat_map(|probed| probed.limits.iter().map(|figure| (probed.mailboxes, figure)));
+        figures
+            .filter(|(_, figure)| figure.margin < 0.0 && is_worst(&figure.rule))
+            .map(|(mailboxes, figure)| {
+                format!(
+                    "{} breaks at {} and holds with more: a light load has few operations in a sample",
+                    figure.text(),
+                    counted(mailboxes, "mailbox")
+                )
+            })
+            .collect()
     }
 
     fn of_plan(&self, mailboxes: u64, limit: &PlanLimit) -> Binds {
@@ -210,9 +226,13 @@ impl<'a> Looking<'a> {
         }
     }
 
-    /// Builds the answer's entry for a limit that was judged; `None` if nothing was measured for it.
+    /// Builds the answer's entry for a limit that was judged; `None` if nothing was measured for it, or if it is the
+    /// target of a paced load that was always reached, which is as near at every load.
     fn of_limit(&self, limit: &Limit, answer: &Answer) -> Option<Binds> {
         let (rule, words) = LIMITS[limit.index];
+        if limit.index == TARGET && limit.at.is_none() && limit.margin >= 0.0 {
+            return None;
+        }
         let is_broken = |probed: &&Probed| probed.figure(rule).is_some_and(|figure| figure.margin < 0.0);
         let broken = self.probes.iter().filter(is_broken).min_by_key(|probed| probed.mailboxes);
         let at_answer = || self.probes.iter().find(|probed| Some(probed.mailboxes) == answer.found.load());
@@ -230,6 +250,11 @@ impl<'a> Looking<'a> {
             busiest: busiest.map(|part| (part.name.clone(), 100.0 * part.busy_share)),
         })
     }
+}
+
+/// Whether a rule judges the worst of many samples.
+fn is_worst(rule: &str) -> bool {
+    LatencyRule::from_name(rule).is_some_and(LatencyRule::is_of_worst_sample)
 }
 
 /// Assumptions of a simulation of this solution that have no source, in words.

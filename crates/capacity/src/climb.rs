@@ -169,6 +169,19 @@ mod tests {
         }
     }
 
+    /// Verdict on a paced load: the target is reached, and hardly more.
+    fn reached(target: f64) -> Verdict {
+        Verdict {
+            rule: "achieved_iops".into(),
+            text: "I/O per second".into(),
+            measured: Some(1.002 * target),
+            limit: Some(target),
+            comparison: Comparison::AtLeast,
+            unit: "1/s".into(),
+            ..read(0.0)
+        }
+    }
+
     /// Climbs on a storage whose read latency follows from mailboxes and step; at most `steps` steps. Returns names and
     /// targets of the steps with the answer.
     fn climbed(
@@ -183,7 +196,8 @@ mod tests {
         {
             let target = load.target_iops.expect("the load is paced");
             // 0.121 I/O per second of a mailbox.
-            climbing.judged(2 + seen.len() as u32, &[read(read_ms(target / 0.121, seen.len()))]);
+            let verdicts = [read(read_ms(target / 0.121, seen.len())), reached(target)];
+            climbing.judged(2 + seen.len() as u32, &verdicts);
             seen.push((name, target));
         }
         let incomplete = climbing.next().map(|_| "it was interrupted".to_owned());
@@ -233,6 +247,11 @@ mod tests {
         assert!(steps.is_sorted_by_key(|(_, target)| *target), "it climbs: {steps:?}");
         let plan = found.binds.as_ref().and_then(|binds| binds.mailboxes);
         assert_eq!(found.mailboxes, plan, "the plan ends the range");
+        let next = found.next.as_ref().expect("another limit of the plan");
+        assert!(
+            next.limit != "I/O per second" && next.mailboxes > plan,
+            "a reached target binds nothing: {next:?}"
+        );
         let (_, answer) = climbed(&solution, 99, |_, _| 21.0);
         let found = measured(&answer);
         assert_eq!((found.found, found.mailboxes, found.interval), (FoundKind::NoneInRange, None, None));

@@ -71,11 +71,10 @@ pub fn plan_limits(scaling: &Scaling<'_>) -> Vec<PlanLimit> {
     limits
 }
 
-/// Largest number of mailboxes that the plan's limits allow, and the limit that sets it. Limits that a simulation
-/// judges are left out.
-pub fn ceiling(limits: &[PlanLimit]) -> Option<(u64, &PlanLimit)> {
-    let firm = limits.iter().filter(|limit| !limit.simulated);
-    firm.filter_map(|limit| Some((limit.mailboxes?, limit))).min_by_key(|(mailboxes, _)| *mailboxes)
+/// Limits that end the range of the simulations, lowest first, each with its mailboxes. Those that a simulation judges
+/// are left out.
+pub fn firm(limits: &[PlanLimit]) -> impl Iterator<Item = (u64, &PlanLimit)> {
+    limits.iter().filter(|limit| !limit.simulated).filter_map(|limit| Some((limit.mailboxes?, limit)))
 }
 
 fn holds(scaling: &Scaling<'_>, mailboxes: u64) -> Holds {

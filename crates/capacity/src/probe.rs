@@ -21,6 +21,8 @@ pub const LIMITS: [(&str, &str); 7] = [
     ("page_fault_stalls", "waits for a free buffer"),
     (OTHER, "another rule"),
 ];
+/// Index of the rule on the target of the load.
+pub const TARGET: usize = 0;
 const OTHER: &str = "other";
 /// Margin for a rule that only holds or fails: only its sign counts.
 const CLEAR: f64 = 1.0;
@@ -125,7 +127,7 @@ impl Probed {
     /// Limit with the smallest margin. A reached target is left out, because the load is paced at it and its margin
     /// says nothing about more load.
     pub fn tightest(&self) -> Option<&Figure> {
-        let telling = |figure: &&Figure| figure.rule != LIMITS[0].0 || figure.margin < 0.0;
+        let telling = |figure: &&Figure| figure.rule != LIMITS[TARGET].0 || figure.margin < 0.0;
         self.limits.iter().filter(telling).min_by(|a, b| a.margin.total_cmp(&b.margin))
     }
 }

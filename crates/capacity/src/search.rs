@@ -6,8 +6,12 @@
 //! again with another seed. If that breaks a limit, it looks for a load below. Where equal loads scatter, a line
 //! through what was measured near the limit tells how sure the place of the limit is.
 //!
+//! A limit on the worst of many samples is not reached by the load where a higher load keeps it: a light load has few
+//! operations in a sample, so a slow one of them makes the sample.
+//!
 //! Invariants
-//! 1. No measurement at the answer broke a limit, and no lower load breaks one on the mean of its measurements.
+//! 1. No measurement at the answer broke a limit, and no lower load breaks one on the mean of its measurements, except
+//!    one on worst samples that the answer keeps.
 //! 2. At most [`PROBES_MAX`] measurements, and none outside the range.
 //! 3. Same measurements, same steps.
 //!
@@ -132,6 +136,7 @@ pub struct Search {
     most: u64,
     start: u64,
     seed: u64,
+    worst: Vec<usize>,
     measured: Vec<Measured>,
 }
 
@@ -163,7 +168,13 @@ impl Search {
     pub fn new(least: u64, most: u64, start: u64, seed: u64) -> Search {
         let least = least.max(1);
         let most = most.max(least);
-        Search { least, most, start: start.clamp(least, most), seed, measured: Vec::new() }
+        Search { least, most, start: start.clamp(least, most), seed, worst: Vec::new(), measured: Vec::new() }
+    }
+
+    /// Names the limits on worst samples, by their index in [`Measured::margins`].
+    #[must_use]
+    pub fn with_worst(self, worst: Vec<usize>) -> Search {
+        Search { worst, ..self }
     }
 
     /// Adds the result of a simulation.
@@ -258,18 +269,41 @@ impl Search {
     }
 
     fn lowest_broken(&self) -> Option<u64> {
-        lowest_broken(&self.measured)
+        self.lowest_broken_of(&self.measured)
     }
 
     fn highest_safe(&self) -> Option<u64> {
-        highest_safe(&self.measured)
+        self.highest_safe_of(&self.measured)
+    }
+
+    /// Lowest load whose mean margins break a limit.
+    fn lowest_broken_of(&self, measured: &[Measured]) -> Option<u64> {
+        loads(measured).filter(|&load| self.is_broken(measured, load)).min()
+    }
+
+    /// Highest load below that at which no simulation broke a limit.
+    fn highest_safe_of(&self, measured: &[Measured]) -> Option<u64> {
+        let broken = self.lowest_broken_of(measured).unwrap_or(u64::MAX);
+        loads(measured).filter(|&load| load < broken && is_safe(measured, load)).max()
+    }
+
+    fn is_broken(&self, measured: &[Measured], load: u64) -> bool {
+        let here = || measured.iter().filter(|one| one.probe.load == load);
+        let holds_above = loads(measured).any(|above| above > load && is_safe(measured, above));
+        let limits = measured.first().map_or(0, |one| one.margins.len());
+        (0..limits)
+            .filter(|limit| !(holds_above && self.worst.contains(limit)))
+            .any(|limit| here().map(|one| one.margins[limit]).sum::<f64>() < 0.0)
     }
 
     /// Place in the bracket to simulate next: where the line between the margins of the first limit crosses zero, or
     /// the middle if that did not halve the bracket last time.
     fn share(&self, bracket: Bracket) -> f64 {
         let before = &self.measured[..self.measured.len() - 1];
-        let last = highest_safe(before).zip(lowest_broken(before)).map(|(low, high)| Bracket { low, high });
+        let last = self
+            .highest_safe_of(before)
+            .zip(self.lowest_broken_of(before))
+            .map(|(low, high)| Bracket { low, high });
         if last.is_some_and(|last| last.width() < 2.0 * bracket.width()) {
             return 0.5;
         }
@@ -365,27 +399,10 @@ fn down(load: u64, stride: f64) -> u64 {
     (load as f64 / stride).floor() as u64
 }
 
-/// Lowest load whose mean margins break a limit.
-fn lowest_broken(measured: &[Measured]) -> Option<u64> {
-    loads(measured).filter(|&load| is_broken(measured, load)).min()
-}
-
-/// Highest load below that at which no simulation broke a limit.
-fn highest_safe(measured: &[Measured]) -> Option<u64> {
-    let broken = lowest_broken(measured).unwrap_or(u64::MAX);
-    loads(measured).filter(|&load| load < broken && is_safe(measured, load)).max()
-}
-
 fn loads(measured: &[Measured]) -> impl Iterator<Item = u64> + '_ {
     measured.iter().map(|one| one.probe.load)
 }
 
 fn is_safe(measured: &[Measured], load: u64) -> bool {
     measured.iter().filter(|one| one.probe.load == load).all(Measured::holds)
-}
-
-fn is_broken(measured: &[Measured], load: u64) -> bool {
-    let here = || measured.iter().filter(|one| one.probe.load == load);
-    let limits = measured.first().map_or(0, |one| one.margins.len());
-    (0..limits).any(|limit| here().map(|one| one.margins[limit]).sum::<f64>() < 0.0)
 }

@@ -238,6 +238,29 @@ fn a_load_that_holds_between_loads_that_do_not_is_no_answer() {
     }
 }
 
+/// A light load has few operations in a sample, so one slow operation makes a bad sample.
+#[test]
+fn a_worst_sample_that_a_higher_load_keeps_is_no_limit_of_the_load_and_one_that_none_keeps_is() {
+    let answer_where = |worst_breaks: &dyn Fn(f64) -> bool, most| {
+        let mut search = Search::new(1, most, 10_000, 1).with_worst(vec![1]);
+        while let Step::Measure(probes) = search.step() {
+            for probe in probes {
+                let load = probe.load as f64;
+                let worst = if worst_breaks(load) { -0.2 } else { 0.3 };
+                search.add(Measured { probe, margins: vec![-1.5 * (load / 12_000.0).ln(), worst] });
+            }
+        }
+        search.best()
+    };
+    let light = |load: f64| (3_500.0..9_000.0).contains(&load);
+    let near = |found: Found, wanted: f64| matches!(found, Found::Carried(load) if (0.97..=1.0).contains(&(load as f64 / wanted)));
+    let answer = answer_where(&light, 1_000_000);
+    assert!(near(answer.found, 12_000.0) && answer.limits[0].index == 0, "{answer:?}");
+    assert_eq!(answer_where(&light, 11_000).found, Found::AtLeast(11_000));
+    let answer = answer_where(&|load| load >= 3_500.0, 1_000_000);
+    assert!(near(answer.found, 3_500.0) && answer.limits[0].index == 1, "{answer:?}");
+}
+
 /// Equal runs scatter like a 99th percentile: two thirds of them lie within a fifth of each other.
 #[test]
 fn where_equal_runs_scatter_by_a_fifth_the_answer_is_not_above_the_truth_in_95_percent_and_the_interval_holds_it_in_90()
