@@ -410,7 +410,8 @@ impl ShardState {
         let mut mailboxes = Vec::new();
         let mut pages = Vec::new();
         for (number, template) in (1..).zip(templates) {
-            mailboxes.push(Rc::new(Mailboxes::open(opened.clone(), number, template).await?));
+            let mailboxes_of = Mailboxes::open(opened.clone(), number, template).await?;
+            mailboxes.push(Rc::new(mailboxes_of.in_lane(self.world.clone(), instance)));
             pages.push(opened.database_pages(number)?);
         }
         let open = OpenInstance {

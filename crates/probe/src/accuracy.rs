@@ -64,11 +64,15 @@ fn judge(map: &str, count: usize, seed: u64) -> Judged {
 
 #[test]
 fn others_of_a_whole_map_are_predicted_within_the_bars() {
+    const SEEDS: u64 = 3;
     for (name, map, mean, p90) in MAPS {
-        let Judged { product, plain } = judge(map, FEW, 1);
-        assert!(product.mean <= mean && product.p90 <= p90, "{name}: {product:?}");
-        assert!(product.mean < plain.0, "{name}: {product:?}, a process alone {plain:?}");
-        assert!((80.0..=99.0).contains(&product.covered), "{name}: {product:?}");
+        let all: Vec<Judged> = (1..=SEEDS).map(|seed| judge(map, FEW, seed)).collect();
+        for Judged { product, plain } in &all {
+            assert!(product.mean <= mean && product.p90 <= p90, "{name}: {product:?}");
+            assert!(product.mean < plain.0, "{name}: {product:?}, a process alone {plain:?}");
+        }
+        let covered = all.iter().map(|one| one.product.covered).sum::<f64>() / SEEDS as f64;
+        assert!((82.0..=98.0).contains(&covered), "{name}: {covered} % in their intervals");
     }
 }
 

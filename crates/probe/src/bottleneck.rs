@@ -1,9 +1,9 @@
 //! The formula below the regression: a storage does what the narrowest of its parts lets it do. Near the crossing of
 //! two it does somewhat less than either.
 //!
-//! The parts are the way of a single operation, a part that reads and writes share (disks, processors), one that only
-//! reads take and one that only writes take (a cache, one direction of a link). Each takes a time for an operation and
-//! a time for each byte.
+//! The parts are the way of a single operation and a part that reads and writes share (disks, processors), each with a
+//! time for an operation and a time for each byte; and four that take a time for one of these: operations or bytes
+//! (a cache, one direction of a link), of reads or of writes.
 
 use crate::least_squares::least_squares;
 
@@ -12,7 +12,7 @@ pub type MapPoint = [f64; 3];
 
 /// Parameters of the formula. Numbers 0 to 11 are pairs of natural logarithms: seconds per operation, seconds per
 /// byte. Pairs 0 and 2: a single read, a single write. Pairs 4 and 6: a read and a write in the part that both share.
-/// Pair 8: the part for reads only. Pair 10: the part for writes only. Number 12: logarithm of the sharpness with
+/// Pair 8: the parts for reads only. Pair 10: the parts for writes only. Number 12: logarithm of the sharpness with
 /// which the narrowest part decides.
 #[derive(Debug, Clone)]
 pub struct Bottleneck {
@@ -46,13 +46,17 @@ impl Bottleneck {
     pub fn ln_rate(&self, place: &MapPoint) -> f64 {
         let [block, outstanding, reads] = *place;
         let n = &self.numbers;
-        let time = |pair: usize| n[pair].max(NONE).exp() + (n[pair + 1].max(NONE) + block).exp();
+        let operation = |pair: usize| n[pair].max(NONE).exp();
+        let bytes = |pair: usize| (n[pair + 1].max(NONE) + block).exp();
+        let time = |pair: usize| operation(pair) + bytes(pair);
         let writes = 1.0 - reads;
         let times = [
             (reads * time(0) + writes * time(2)) * (-outstanding).exp(),
             reads * time(4) + writes * time(6),
-            reads * time(8),
-            writes * time(10),
+            reads * operation(8),
+            reads * bytes(8),
+            writes * operation(10),
+            writes * bytes(10),
         ];
         let sharpness = n[12].exp();
         let longest = times.into_iter().fold(0.0, f64::max);

@@ -58,10 +58,11 @@ impl Shape {
     }
 }
 
-/// Matérn 5/2 correlation at a distance.
+/// Matérn 3/2 correlation at a distance. A smoother one claims too much certainty where caches end: intervals of nine
+/// in ten held 85 % of four arrays' points, these hold 88 %.
 fn matern(distance: f64) -> f64 {
-    let away = 5.0_f64.sqrt() * distance;
-    (1.0 + away + away * away / 3.0) * (-away).exp()
+    let away = 3.0_f64.sqrt() * distance;
+    (1.0 + away) * (-away).exp()
 }
 
 /// Gaussian process that was fitted to points.

@@ -4,7 +4,7 @@
 //!   adds nothing to its latency: links have their latency from figures that hosts measured, which hold it
 //!   already.
 //! * A volume takes a limited number of requests at a time; others wait in the host, in their order.
-//! * Operations of the load take processor time, too. It is counted, and delays nothing.
+//! * Operations of the load take processor time, too: those of an instance on one processor, as on a real host.
 //!
 //! Limits: processors do nothing else; all volumes of all hosts have the same depth.
 
@@ -14,8 +14,8 @@ use std::rc::Rc;
 
 use array::HostCosts;
 use results::StoragePart;
-use world::Time;
 use world::sim::{FileId, RequestId, StorageFailure, StorageModel, StorageRequest, VolumeId};
+use world::{Duration, Time};
 
 /// Processors and request queues of the hosts, in front of the array. Clones share their state.
 #[derive(Clone)]
@@ -72,13 +72,6 @@ impl Hosts {
             sequence: 0,
             since: Time::default(),
         })))
-    }
-
-    /// Number of operations that the load of a host has done.
-    pub fn operations(&self, host: &str, count: u64) {
-        if let Some(host) = self.0.borrow_mut().hosts.iter_mut().find(|known| known.name == host) {
-            host.operations += count;
-        }
     }
 
     /// Starts a new window of [`Hosts::report`].
@@ -241,6 +234,18 @@ impl StorageModel for Hosts {
         }
     }
 
+    fn operation_time(&mut self, now: Time, host: &str, lane: usize) -> Duration {
+        let state = &mut *self.0.borrow_mut();
+        let Some(host) = state.hosts.iter_mut().find(|known| known.name == host) else {
+            return Duration::ZERO;
+        };
+        host.operations += 1;
+        let processor = lane % host.processors_free.len();
+        let free = &mut host.processors_free[processor];
+        free.ns = (*free).max(now).ns + (state.costs.operation_us * 1e3) as u64;
+        free.since(now)
+    }
+
     fn take_failure(&mut self, id: RequestId) -> Option<StorageFailure> {
         let failed = &mut self.0.borrow_mut().failed;
         if failed.is_empty() { None } else { failed.remove(&id) }
@@ -257,7 +262,6 @@ fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
 
 #[cfg(test)]
 mod tests {
-    use world::Duration;
     use world::sim::{FixedLatency, FixedLatencyTimes, StorageOp};
 
     use super::*;
@@ -295,6 +299,19 @@ mod tests {
         let costs = HostCosts { io_us: 10.0, operation_us: 0.0, queue_depth: 100 };
         assert_eq!(completions_us(costs.clone(), 2, 2), [100, 100], "the time itself is part of the link's");
         assert_eq!(completions_us(costs, 2, 5), [100, 100, 110, 110, 120]);
+    }
+
+    #[test]
+    fn operations_of_a_lane_take_turns_on_a_processor() {
+        let costs = HostCosts { io_us: 10.0, operation_us: 100.0, queue_depth: 100 };
+        let hosts = [("h".to_owned(), 2)];
+        let mut hosts =
+            Hosts::new(costs, &hosts, Box::new(FixedLatency::new(1, FixedLatencyTimes::default())));
+        let mut after_us =
+            |now_us: u64, lane| hosts.operation_time(Time { ns: now_us * 1000 }, "h", lane).as_micros();
+        assert_eq!([after_us(0, 0), after_us(0, 0), after_us(50, 0)], [100, 200, 250]);
+        assert_eq!([after_us(50, 1), after_us(50, 3), after_us(1000, 0)], [100, 200, 100]);
+        assert_eq!(hosts.operation_time(Time::default(), "other", 0), Duration::ZERO);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use campaign::progress::{Progress, Watcher};
 use campaign::rule::unproved_if_failed;
-use results::{Measure, Outcome, RecordError, Recorder, Row, Test, Verdict};
+use results::{Outcome, RecordError, Recorder, Row, Test, Verdict};
 
 use crate::faults::fault_log::FaultLog;
 use crate::parts::PartsWatch;
@@ -84,12 +84,6 @@ impl<'a> Merger<'a> {
             other => {
                 if let Row::Sample(sample) = &other {
                     self.fault_log.sample(sample);
-                    if let (Measure::Batch, None, Some(parts)) =
-                        (sample.measure, &sample.origin.instance, &self.parts)
-                    {
-                        let operations = sample.totals.count * workload::mix::BATCH_OPERATIONS as u64;
-                        parts.modelled.hosts.operations(&sample.origin.host, operations);
-                    }
                 }
                 return self.recorder.record(other);
             }

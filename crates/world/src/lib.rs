@@ -162,6 +162,11 @@ pub trait Host {
         work();
         Box::pin(std::future::ready(()))
     }
+    /// Time that an operation of the load takes of a processor, with what it waits for it, where processors are
+    /// modelled. Operations of one lane take turns.
+    fn operation_time(&self, _lane: usize) -> Duration {
+        Duration::ZERO
+    }
     /// Hands begun operations to the storage now, instead of when this thread waits next.
     fn hand_over(&self) {}
     /// Number of shards to use on this host (its cores).
@@ -341,6 +346,14 @@ impl World {
         start: impl FnOnce(World) -> LocalFuture<'static, ()> + Send + 'static,
     ) {
         self.0.spawn_shard(index, Box::new(start))
+    }
+
+    /// Lets an operation of the load take its time of a modelled processor. On a real one it takes it by itself.
+    pub async fn operation(&self, lane: usize) {
+        let time = self.0.operation_time(lane);
+        if time > Duration::ZERO {
+            self.sleep(time).await;
+        }
     }
 
     /// Hands begun operations to the storage now. For callers that are going to keep this thread busy.

@@ -1,6 +1,6 @@
 //! What a planner would ask, and the answer that physics gives.
 
-use crate::common::{FLASH, Question};
+use crate::common::{Answer, FLASH, Question};
 use results::{IoClass, Measure, Row};
 
 #[test]
@@ -64,6 +64,28 @@ fn a_third_host_adapter_helps_only_where_the_adapter_was_the_limit() {
     let gain = three.iops() / two.iops();
     assert!((0.9..1.08).contains(&gain), "{} {}", two.iops(), three.iops());
     assert_eq!(two.limit(), "drive");
+}
+
+#[test]
+fn operations_that_fill_a_processor_hold_the_load() {
+    let slow = "[host.default]\noperation_us = { value = 2000, source = \"assumption: a slow one\" }";
+    let fast = Question {
+        disk: FLASH,
+        raid: "raid10",
+        disks: 4,
+        controller: "raid-adapter-2017",
+        warmup_s: 1,
+        duration_s: 10,
+        ..Question::new("sessions = 16")
+    };
+    let (fast, slow) = (fast.answer(), Question { assumptions: slow, ..fast }.answer());
+    let batches_per_s = |answer: &Answer| {
+        let (start_ms, end_ms) = answer.window_ms();
+        answer.count(Measure::Batch) as f64 * 1e3 / (end_ms - start_ms) as f64
+    };
+    // 16 operations of 2 ms each.
+    assert!(batches_per_s(&slow) < 1.2 * 31.25 && batches_per_s(&fast) > 100.0, "{}", batches_per_s(&fast));
+    assert_eq!(slow.limit(), "processor");
 }
 
 #[test]

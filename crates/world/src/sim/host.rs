@@ -19,8 +19,9 @@ use super::requests::{Failure, Pending, RequestKind, explain};
 use super::standstill::Suspends;
 use super::{Core, HostId, hash_of_str};
 use crate::{
-    Bufs, Entry, ErrorKind, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode,
-    PageBuf, PageCodec, Passage, Result, SECTOR_BYTES, ShardStart, TemplatePages, Time, WallClock, World,
+    Bufs, Duration, Entry, ErrorKind, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture,
+    OpenMode, PageBuf, PageCodec, Passage, Result, SECTOR_BYTES, ShardStart, TemplatePages, Time, WallClock,
+    World,
 };
 
 /// Process of a simulated host, as one shard sees it.
@@ -167,6 +168,10 @@ impl Host for SimHost {
     fn spawn_shard(&self, index: usize, start: ShardStart) {
         let shard = self.core.host_handle(self.id, self.incarnation, index as u64 + 1);
         self.spawn(Box::pin(async move { start(World::new(shard)).await }));
+    }
+
+    fn operation_time(&self, lane: usize) -> Duration {
+        self.core.model.borrow_mut().operation_time(self.core.executor.now(), &self.name, lane)
     }
 
     fn shards(&self) -> usize {

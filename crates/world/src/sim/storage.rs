@@ -75,6 +75,11 @@ pub trait StorageModel {
     fn take_failure(&mut self, _id: RequestId) -> Option<StorageFailure> {
         None
     }
+    /// Time that an operation of the load takes of a processor of a host, with what it waits for it. Operations of one
+    /// lane take turns. A model without processors takes none.
+    fn operation_time(&mut self, _now: Time, _host: &str, _lane: usize) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// Reason why the storage model failed a request.
