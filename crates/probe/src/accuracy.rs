@@ -9,9 +9,11 @@ use crate::gaussian::Process;
 use crate::point::{Point, Row};
 
 /// Maps, with the mean and the 90th percentile of the errors in percent that [`FEW`] points may leave.
-const MAPS: [(&str, &str, f64, f64); 2] = [
+const MAPS: [(&str, &str, f64, f64); 4] = [
     ("nimble-cs700-100000", include_str!("../maps/nimble-cs700-100000.csv"), 7.0, 15.0),
     ("dell-md3260-15000", include_str!("../maps/dell-md3260-15000.csv"), 12.0, 26.0),
+    ("emc-cx3-20c-500", include_str!("../maps/emc-cx3-20c-500.csv"), 15.0, 32.0),
+    ("lenovo-hx7510-30000", include_str!("../maps/lenovo-hx7510-30000.csv"), 30.0, 75.0),
 ];
 const FEW: usize = 30;
 
