@@ -6,7 +6,8 @@
 //! * A volume takes a limited number of requests at a time; others wait in the host, in their order.
 //! * Operations of the load take processor time, too: those of an instance on one processor, as on a real host.
 //!
-//! Limits: processors do nothing else; all volumes of all hosts have the same depth.
+//! Limits: processors do nothing else; all volumes of all hosts have the same depth; a request takes any free
+//! processor, a real one that of its instance.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
