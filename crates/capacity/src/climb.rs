@@ -79,7 +79,8 @@ impl<'a> Climbing<'a> {
         if self.looking.search.measured().is_empty() {
             return Ok(None);
         }
-        let measured = Searched { incomplete, doubts: self.doubts()?, ..self.looking.answer() };
+        let mut measured = Searched { incomplete, ..self.looking.answer() };
+        measured.doubts.extend(self.doubts()?);
         let plan_limits = self.looking.limits;
         let variant = Variant { changed: None, plan_limits, simulated: None, measured: Some(measured) };
         told(self.solution, vec![self.host], vec![variant]).map(Some)

@@ -289,11 +289,16 @@ impl Search {
 
     fn is_broken(&self, measured: &[Measured], load: u64) -> bool {
         let here = || measured.iter().filter(|one| one.probe.load == load);
-        let holds_above = loads(measured).any(|above| above > load && is_safe(measured, above));
         let limits = measured.first().map_or(0, |one| one.margins.len());
         (0..limits)
-            .filter(|limit| !(holds_above && self.worst.contains(limit)))
+            .filter(|limit| self.counts(measured, *limit, load))
             .any(|limit| here().map(|one| one.margins[limit]).sum::<f64>() < 0.0)
+    }
+
+    /// Whether a limit counts at a load: one on worst samples that breaks does not where a higher load keeps all.
+    fn counts(&self, measured: &[Measured], limit: usize, load: u64) -> bool {
+        let is_kept_above = || loads(measured).any(|above| above > load && is_safe(measured, above));
+        !self.worst.contains(&limit) || is_safe(measured, load) || !is_kept_above()
     }
 
     /// Place in the bracket to simulate next: where the line between the margins of the first limit crosses zero, or
@@ -318,7 +323,9 @@ impl Search {
         let limits = self.measured.first().map_or(0, |one| one.margins.len());
         (0..limits).map(|index| {
             let mut curve = Curve::default();
-            self.measured.iter().for_each(|one| curve.add(one.probe.load, one.margins[index]));
+            let counting =
+                self.measured.iter().filter(|one| self.counts(&self.measured, index, one.probe.load));
+            counting.for_each(|one| curve.add(one.probe.load, one.margins[index]));
             curve
         })
     }

@@ -261,6 +261,16 @@ fn a_worst_sample_that_a_higher_load_keeps_is_no_limit_of_the_load_and_one_that_
     assert!(near(answer.found, 3_500.0) && answer.limits[0].index == 1, "{answer:?}");
 }
 
+#[test]
+fn a_limit_that_does_not_count_at_a_load_has_no_place_there() {
+    let mut search = Search::new(1, 12_000, 10_000, 1).with_worst(vec![0]);
+    for (load, worst) in [(3_000, 0.3), (7_000, -0.2), (10_000, 0.05), (12_000, 0.05)] {
+        search.add(Measured { probe: Probe { load, seed: 1 }, margins: vec![worst] });
+    }
+    let answer = search.best();
+    assert_eq!((answer.found, answer.limits[0].at), (Found::AtLeast(12_000), None), "{answer:?}");
+}
+
 /// Equal runs scatter like a 99th percentile: two thirds of them lie within a fifth of each other.
 #[test]
 fn where_equal_runs_scatter_by_a_fifth_the_answer_is_not_above_the_truth_in_95_percent_and_the_interval_holds_it_in_90()
