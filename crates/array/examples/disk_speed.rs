@@ -70,8 +70,15 @@ fn main() {
         let offset = ((u128::from(state) * u128::from(span >> 12)) >> 64) as u64 * 4096;
         let disk = (id >> 32) as u32;
         let (volume, file) = (VolumeId(disk), FileId(disk.into()));
-        let request =
-            StorageRequest { id: RequestId(id), volume, file, op: StorageOp::Read, offset, bytes: 4096 };
+        let request = StorageRequest {
+            id: RequestId(id),
+            lane: None,
+            volume,
+            file,
+            op: StorageOp::Read,
+            offset,
+            bytes: 4096,
+        };
         array.submit(now, request);
     };
     for disk in 0..DISKS as u64 {

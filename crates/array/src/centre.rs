@@ -7,8 +7,9 @@
 //!
 //! A write cache delays writes, so what reads suffer from is not the burst of writes that is under way, but the share
 //! that writes had among the last hundred or so random operations. Sequential ones, as of a log, do not count there:
-//! they cost an array little. A read waits for other reads: it has the load of the closed loop of this mix in which it
-//! would meet as many reads as the last ones met.
+//! they cost an array little. A read waits for other reads: it has the load of the closed loop of this mix with as many
+//! reads under way as between the last requests, on the mean of the times with any. So what a limit on reads lets
+//! through is used up, however reads gather.
 //!
 //! Limits: no caches that fill, no reading ahead, no place on a disk, no parts that fail.
 
@@ -61,12 +62,11 @@ struct Centre {
     under_way: usize,
     /// Reads among them.
     reads: usize,
-    /// Reads that the last reads met, themselves included.
-    met: Option<[f64; 1]>,
-    /// Between the last requests: operations under way times nanoseconds, and nanoseconds.
-    busy: Option<[f64; 2]>,
+    /// Between the last requests: nanoseconds times operations and times reads under way, nanoseconds with reads under
+    /// way, and all nanoseconds.
+    busy: Option<[f64; 4]>,
     /// The same since the last request.
-    busy_now: [f64; 2],
+    busy_now: [f64; 4],
     /// Share of reads, and mean size, of the last random operations.
     random: Option<[f64; 2]>,
     /// Share of sequential operations among the last.
@@ -121,8 +121,9 @@ impl Centre {
     fn pass(&mut self, now: Time) {
         let ns = (now.ns - self.since.ns) as f64;
         self.since = now;
-        self.busy_now[0] += self.under_way as f64 * ns;
-        self.busy_now[1] += ns;
+        let reading_ns = if self.reads > 0 { ns } else { 0.0 };
+        let now = [self.under_way as f64 * ns, self.reads as f64 * ns, reading_ns, ns];
+        self.busy_now.iter_mut().zip(now).for_each(|(sum, now)| *sum += now);
         for (_, kind) in &mut self.kinds {
             kind.passed += ns / kind.latency_ns;
         }
@@ -137,11 +138,12 @@ impl Centre {
         if !is_random_read {
             return place;
         }
-        let [met] = self.met.unwrap_or([1.0]);
-        let busy = self.busy.map_or(1.0, |[busy_ns, ns]| (busy_ns / ns.max(1.0)).min(1.0));
+        let [busy_ns, reads_ns, reading_ns, ns] = self.busy.unwrap_or([1.0; 4]);
+        let busy = (busy_ns / ns.max(1.0)).min(1.0);
+        let reads_under_way = reads_ns / reading_ns.max(1.0);
         // A loop of one never pauses. Where there are pauses, there are fewer writes than in the loop.
         let reads = 1.0 - (1.0 - reads) * busy;
-        Place { under_way: storage.load_of_reads(&place, met), reads, ..place }
+        Place { under_way: storage.load_of_reads(&place, reads_under_way), reads, ..place }
     }
 
     /// Gives everything under way the pace of the present load.
@@ -179,7 +181,6 @@ impl Centre {
         let is_read = request.op == StorageOp::Read;
         if is_read {
             self.reads += 1;
-            mixed(&mut self.met, [self.reads as f64]);
         }
         let is_sequential = file.by(request.op, request.offset, request.bytes);
         let one = |is: bool| if is { 1.0 } else { 0.0 };
@@ -320,7 +321,7 @@ mod tests {
             let place = if is_sequential { id } else { mix(id) % 1_000_000 };
             let bytes = if op == StorageOp::Sync { 0 } else { bytes };
             let (volume, file) = (VolumeId(1), FileId(1));
-            StorageRequest { id: RequestId(id), volume, file, op, offset: place * bytes, bytes }
+            StorageRequest { id: RequestId(id), lane: None, volume, file, op, offset: place * bytes, bytes }
         };
         (0..outstanding).for_each(|id| model.submit(Time::default(), request(id, op)));
         let (mut next, mut done) = (outstanding, Vec::new());
@@ -369,7 +370,7 @@ mod tests {
         model.attach(VolumeId(1), "h", "/v");
         let request = |id: u64, op, file, offset| {
             let (volume, bytes) = (VolumeId(1), 4096);
-            StorageRequest { id: RequestId(id), volume, file: FileId(file), op, offset, bytes }
+            StorageRequest { id: RequestId(id), lane: None, volume, file: FileId(file), op, offset, bytes }
         };
         let (mut now, mut read_ns, mut done) = (Time::default(), 0, Vec::new());
         for round in 0..1000 {
@@ -421,7 +422,8 @@ mod tests {
         assert!(of(&model, 1) == of(&model, 2) && of(&model, 1) != of(&model, 3));
         for (volume, wanted_ms) in [(1, 1.0), (4, 0.1)] {
             let (id, volume, file) = (RequestId(1), VolumeId(volume), FileId(1));
-            let read = StorageRequest { id, volume, file, op: StorageOp::Read, offset: 0, bytes: 4096 };
+            let read =
+                StorageRequest { id, lane: None, volume, file, op: StorageOp::Read, offset: 0, bytes: 4096 };
             model.submit(Time::default(), read);
             let ms = model.next_completion().expect("it ends").ns as f64 / 1e6;
             assert!((0.4..3.0).contains(&(ms / wanted_ms)), "{volume:?}: {ms} ms");

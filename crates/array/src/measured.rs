@@ -145,8 +145,8 @@ impl MeasuredStorage {
         place.sequential * curve.ms(place) + (1.0 - place.sequential) * random
     }
 
-    /// Load of the closed loop of this mix in which a read meets as many reads as here, where `reads` are under way. It
-    /// does not meet the writes that a cache has taken, however large their burst is.
+    /// Load of the closed loop of this mix in which as many reads are under way as here, on the mean of the times with
+    /// any. Writes that a cache has taken do not count, however large their burst is.
     pub(crate) fn load_of_reads(&self, place: &Place, reads: f64) -> f64 {
         let others = Place { bytes: place.mean_bytes, ..*place };
         let reads = reads.max(1.0);
@@ -155,7 +155,8 @@ impl MeasuredStorage {
             let at = Place { under_way: *load, ..others };
             let of_reads = place.reads * self.even_ms(true, &at);
             let of_writes = (1.0 - place.reads) * self.even_ms(false, &at);
-            let met = 1.0 + (load - 1.0) * of_reads / (of_reads + of_writes);
+            let share = of_reads / (of_reads + of_writes);
+            let met = load * share / (1.0 - (1.0 - share).powf(*load)).max(f64::MIN_POSITIVE);
             if met >= reads {
                 let part = (reads - reads_before) / (met - reads_before).max(f64::MIN_POSITIVE);
                 return load_before + part.min(1.0) * (load - load_before);
@@ -322,15 +323,17 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_read_has_the_load_of_the_loop_in_which_it_meets_as_many_reads() {
+    fn a_read_has_the_load_of_the_loop_with_as_many_reads_under_way() {
         let load = |share, reads| {
             let place =
                 Place { bytes: 4096.0, mean_bytes: 4096.0, under_way: 20.0, reads: share, sequential: 0.0 };
             storage().load_of_reads(&place, reads)
         };
         assert_eq!([load(1.0, 1.0), load(1.0, 5.0), load(1.0, 8.0), load(0.5, 1.0)], [1.0, 5.0, 8.0, 1.0]);
-        // Reads take twice as long as writes, so of seven others in a loop of half reads 14/3 are reads.
-        assert!((load(0.5, 1.0 + 7.0 / 3.0) - 4.5).abs() < 1e-9, "{}", load(0.5, 1.0 + 7.0 / 3.0));
+        // Reads take twice as long as writes, so in a loop of half reads 16/3 of eight are reads; there are none at
+        // 3^-8 of the times.
+        let reads = 1.0 + (16.0 / 3.0 / (1.0 - 3.0_f64.powi(-8)) - 1.0) / 2.0;
+        assert!((load(0.5, reads) - 4.5).abs() < 1e-9, "{}", load(0.5, reads));
         assert!((load(1.0, 16.0) - 16.0).abs() < 1e-9, "beyond the axis");
     }
 

@@ -391,11 +391,12 @@ impl ShardState {
         }
         let log_dir = self.spec(instance).log_dir.clone();
         let (mut config, templates) = self.config_in(instance, options, &log_dir, &paths).await?;
-        let volumes = add_meta_caches(&self.world, self.spec(instance), &mut config).await;
+        let world = self.world.in_lane(instance as u32);
+        let volumes = add_meta_caches(&world, self.spec(instance), &mut config).await;
         self.cache_volumes.borrow_mut().insert(instance, volumes);
         let recovered = StopSignal::new();
         let jobs = self.maintain_in_recovery(&config, options, &recovered);
-        let opened = Instance::open(&self.world, &config).await;
+        let opened = Instance::open(&world, &config).await;
         recovered.stop();
         let (opened, report) = match opened {
             Ok((opened, report)) => (Rc::new(opened), report),
@@ -410,8 +411,7 @@ impl ShardState {
         let mut mailboxes = Vec::new();
         let mut pages = Vec::new();
         for (number, template) in (1..).zip(templates) {
-            let mailboxes_of = Mailboxes::open(opened.clone(), number, template).await?;
-            mailboxes.push(Rc::new(mailboxes_of.in_lane(self.world.clone(), instance)));
+            mailboxes.push(Rc::new(Mailboxes::open(opened.clone(), number, template).await?));
             pages.push(opened.database_pages(number)?);
         }
         let open = OpenInstance {

@@ -190,6 +190,15 @@ mod tests {
         steps: usize,
         read_ms: impl Fn(f64, usize) -> f64,
     ) -> (Vec<(String, f64)>, Option<Capacity>) {
+        climbed_by(solution, steps, |mailboxes, step| vec![read(read_ms(mailboxes, step))])
+    }
+
+    /// As [`climbed`], with all verdicts but that on the target.
+    fn climbed_by(
+        solution: &Solution,
+        steps: usize,
+        judged: impl Fn(f64, usize) -> Vec<Verdict>,
+    ) -> (Vec<(String, f64)>, Option<Capacity>) {
         let mut climbing = Climbing::new(solution, Some("mbx1"), 1).expect("it can be planned");
         let mut seen = Vec::new();
         while seen.len() < steps
@@ -197,7 +206,8 @@ mod tests {
         {
             let target = load.target_iops.expect("the load is paced");
             // 0.121 I/O per second of a mailbox.
-            let verdicts = [read(read_ms(target / 0.121, seen.len())), reached(target)];
+            let mut verdicts = judged(target / 0.121, seen.len());
+            verdicts.push(reached(target));
             climbing.judged(2 + seen.len() as u32, &verdicts);
             seen.push((name, target));
         }
@@ -237,6 +247,30 @@ mod tests {
             names.dedup();
             assert_eq!(names.len(), steps.len(), "each test has a name of its own");
         }
+    }
+
+    #[test]
+    fn a_worst_sample_that_a_higher_step_keeps_is_named_as_a_doubt() {
+        let worst = |mailboxes: f64| if mailboxes < 500.0 { 60_000.0 / mailboxes } else { 30.0 };
+        let judged = |mailboxes: f64, _| {
+            let worst = Verdict {
+                rule: "read_latency_max".into(),
+                text: "worst read latency".into(),
+                limit: Some(100.0),
+                ..read(worst(mailboxes))
+            };
+            let outcome = if worst.measured <= worst.limit { Outcome::Pass } else { Outcome::Fail };
+            vec![read(20.0 * mailboxes / 700.0), Verdict { outcome, ..worst }]
+        };
+        let (_, answer) = climbed_by(&honest(), 99, judged);
+        let found = measured(&answer);
+        let carried = found.mailboxes.expect("a load is carried") as f64;
+        assert!((0.97..=1.0).contains(&(carried / 700.0)), "{found:?}");
+        let doubts: Vec<&String> = found.doubts.iter().filter(|doubt| doubt.contains("light load")).collect();
+        assert!(
+            !doubts.is_empty() && doubts.iter().all(|doubt| doubt.contains("holds with more")),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! through what was measured near the limit tells how sure the place of the limit is.
 //!
 //! A limit on the worst of many samples is not reached by the load where a higher load keeps it: a light load has few
-//! operations in a sample, so a slow one of them makes the sample.
+//! operations in a sample, so a slow one of them makes the sample. So where nothing but such limits breaks, the search
+//! measures the next higher load too, and goes on up as long as the worst sample gets better.
 //!
 //! Invariants
 //! 1. No measurement at the answer broke a limit, and no lower load breaks one on the mean of its measurements, except
@@ -204,6 +205,9 @@ impl Search {
     }
 
     fn wanted(&self) -> Vec<Probe> {
+        if let Some(above) = self.above_light() {
+            return self.each(&[up(above, self.stride())]);
+        }
         match (self.highest_safe(), self.lowest_broken()) {
             (None, None) if self.measured.is_empty() => {
                 self.each(&[self.start, down(self.start, self.stride())])
@@ -299,6 +303,25 @@ impl Search {
     fn counts(&self, measured: &[Measured], limit: usize, load: u64) -> bool {
         let is_kept_above = || loads(measured).any(|above| above > load && is_safe(measured, above));
         !self.worst.contains(&limit) || is_safe(measured, load) || !is_kept_above()
+    }
+
+    /// The highest load, if it may be too light for the limits on worst samples: it breaks nothing else, and is the
+    /// first that breaks them or breaks them by less than the next lower load.
+    fn above_light(&self) -> Option<u64> {
+        let highest = loads(&self.measured).max().filter(|&highest| highest < self.most)?;
+        let limits = 0..self.measured.first()?.margins.len();
+        let by = |load| limits.clone().map(|limit| self.mean(limit, load).min(0.0)).sum::<f64>();
+        let below = loads(&self.measured).filter(|&load| load < highest).max().map_or(0.0, by);
+        let is_first = highest <= self.start || below >= 0.0;
+        let is_only_worst =
+            limits.clone().all(|limit| self.worst.contains(&limit) || self.mean(limit, highest) >= 0.0);
+        (is_only_worst && by(highest) < 0.0 && (is_first || by(highest) > below)).then_some(highest)
+    }
+
+    /// Mean margin of a limit at a load that was measured.
+    fn mean(&self, limit: usize, load: u64) -> f64 {
+        let here = self.measured.iter().filter(|one| one.probe.load == load);
+        here.map(|one| one.margins[limit]).sum::<f64>() / self.times(load) as f64
     }
 
     /// Place in the bracket to simulate next: where the line between the margins of the first limit crosses zero, or

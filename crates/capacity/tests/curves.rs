@@ -241,16 +241,18 @@ fn a_load_that_holds_between_loads_that_do_not_is_no_answer() {
 /// A light load has few operations in a sample, so one slow operation makes a bad sample.
 #[test]
 fn a_worst_sample_that_a_higher_load_keeps_is_no_limit_of_the_load_and_one_that_none_keeps_is() {
-    let answer_where = |worst_breaks: &dyn Fn(f64) -> bool, most| {
-        let mut search = Search::new(1, most, 10_000, 1).with_worst(vec![1]);
+    let answer_from = |start, most, worst: &dyn Fn(f64) -> f64| {
+        let mut search = Search::new(1, most, start, 1).with_worst(vec![1]);
         while let Step::Measure(probes) = search.step() {
             for probe in probes {
                 let load = probe.load as f64;
-                let worst = if worst_breaks(load) { -0.2 } else { 0.3 };
-                search.add(Measured { probe, margins: vec![-1.5 * (load / 12_000.0).ln(), worst] });
+                search.add(Measured { probe, margins: vec![-1.5 * (load / 12_000.0).ln(), worst(load)] });
             }
         }
-        search.best()
+        (search.best(), search.measured().len())
+    };
+    let answer_where = |worst_breaks: &dyn Fn(f64) -> bool, most| {
+        answer_from(10_000, most, &|load| if worst_breaks(load) { -0.2 } else { 0.3 }).0
     };
     let light = |load: f64| (3_500.0..9_000.0).contains(&load);
     let near = |found: Found, wanted: f64| matches!(found, Found::Carried(load) if (0.97..=1.0).contains(&(load as f64 / wanted)));
@@ -259,6 +261,17 @@ fn a_worst_sample_that_a_higher_load_keeps_is_no_limit_of_the_load_and_one_that_
     assert_eq!(answer_where(&light, 11_000).found, Found::AtLeast(11_000));
     let answer = answer_where(&|load| load >= 3_500.0, 1_000_000);
     assert!(near(answer.found, 3_500.0) && answer.limits[0].index == 1, "{answer:?}");
+
+    // The search may start in the light loads, or meet them on its way up.
+    let better = |load: f64| if load < 3_500.0 { 0.3 } else { (load / 9_000.0).ln() };
+    for start in [2_500, 4_000, 5_600, 7_071] {
+        let (answer, simulations) = answer_from(start, 1_000_000, &better);
+        assert!(near(answer.found, 12_000.0) && answer.limits[0].index == 0, "{start}: {answer:?}");
+        assert!(simulations <= PROBES_MAX, "{start}: {simulations}");
+    }
+    let (answer, simulations) = answer_from(7_071, 1_000_000, &|load| -(load / 3_500.0).ln());
+    assert!(near(answer.found, 3_500.0) && answer.limits[0].index == 1, "{answer:?}");
+    assert!(simulations <= PROBES_MAX, "{simulations}");
 }
 
 #[test]

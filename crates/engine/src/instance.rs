@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use btree::{LogRecord, MiniTransaction, Pager};
-use world::Task;
+use world::{Task, World};
 
 use crate::background;
 use crate::cache::CacheStatus;
@@ -156,6 +156,11 @@ impl Instance {
         core.poison.fail(&Error::Refused("it was closed".to_owned()));
         self.databases_idle().await;
         Ok(())
+    }
+
+    /// World in which the instance was opened.
+    pub fn world(&self) -> &World {
+        &self.core.world
     }
 
     async fn close_files(&self) -> Result<()> {

@@ -1,13 +1,14 @@
 //! The hosts' side of modelled storage: processors and queues, in front of the model of the array.
 //!
-//! * Each request takes a time of one of its host's processors; it waits when all are busy. The time itself
+//! * Each request takes a time of one of its host's processors, and waits while it is busy. The time itself
 //!   adds nothing to its latency: links have their latency from figures that hosts measured, which hold it
 //!   already.
 //! * A volume takes a limited number of requests at a time; others wait in the host, in their order.
-//! * Operations of the load take processor time, too: those of an instance on one processor, as on a real host.
+//! * Operations of the load take processor time, too.
+//! * What an instance does takes turns on one processor, as on the thread of a real one. Other requests, of
+//!   a checksum or a backup, take any free processor.
 //!
-//! Limits: processors do nothing else; all volumes of all hosts have the same depth; a request takes any free
-//! processor, a real one that of its instance.
+//! Limits: processors do nothing else; all volumes of all hosts have the same depth.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -44,6 +45,14 @@ struct Host {
     processors_free: Vec<Time>,
     requests: u64,
     operations: u64,
+}
+
+impl Host {
+    /// Time at which the processor of a lane becomes free.
+    fn processor_of(&mut self, lane: u32) -> &mut Time {
+        let processors = self.processors_free.len();
+        &mut self.processors_free[lane as usize % processors]
+    }
 }
 
 struct Volume {
@@ -122,7 +131,7 @@ impl HostsState {
             }
         };
         let request = StorageRequest { id: RequestId(id), ..request };
-        let start = self.pass_processor(now, request.volume);
+        let start = self.pass_processor(now, request.volume, request.lane);
         if start > now {
             self.sequence += 1;
             self.held.insert((start, self.sequence), request);
@@ -132,13 +141,16 @@ impl HostsState {
     }
 
     /// Occupies a processor of the volume's host for a request, and returns the time at which that begins.
-    fn pass_processor(&mut self, now: Time, volume: VolumeId) -> Time {
+    fn pass_processor(&mut self, now: Time, volume: VolumeId, lane: Option<u32>) -> Time {
         let Some(volume) = self.volume(volume) else { return now };
         volume.under_way += 1;
         let host = volume.host;
         let host = &mut self.hosts[host];
         host.requests += 1;
-        let free = host.processors_free.iter_mut().min().expect("a host has a processor");
+        let free = match lane {
+            Some(lane) => host.processor_of(lane),
+            None => host.processors_free.iter_mut().min().expect("a host has a processor"),
+        };
         let start = (*free).max(now);
         free.ns = start.ns + (self.costs.io_us * 1e3) as u64;
         start
@@ -235,14 +247,13 @@ impl StorageModel for Hosts {
         }
     }
 
-    fn operation_time(&mut self, now: Time, host: &str, lane: usize) -> Duration {
+    fn operation_time(&mut self, now: Time, host: &str, lane: u32) -> Duration {
         let state = &mut *self.0.borrow_mut();
         let Some(host) = state.hosts.iter_mut().find(|known| known.name == host) else {
             return Duration::ZERO;
         };
         host.operations += 1;
-        let processor = lane % host.processors_free.len();
-        let free = &mut host.processors_free[processor];
+        let free = host.processor_of(lane);
         free.ns = (*free).max(now).ns + (state.costs.operation_us * 1e3) as u64;
         free.since(now)
     }
@@ -267,8 +278,8 @@ mod tests {
 
     use super::*;
 
-    /// Completion times of `count` reads that are submitted at once, µs.
-    fn completions_us(costs: HostCosts, processors: u32, count: u64) -> Vec<u64> {
+    /// Completion times of `count` reads of a lane that are submitted at once, µs.
+    fn completions_us(costs: HostCosts, processors: u32, lane: Option<u32>, count: u64) -> Vec<u64> {
         let times = FixedLatencyTimes {
             read_latency: Duration::from_micros(100),
             bytes_per_second: u64::MAX,
@@ -284,7 +295,7 @@ mod tests {
             let id = RequestId(id);
             hosts.submit(
                 Time::default(),
-                StorageRequest { id, volume, file, op: StorageOp::Read, offset: 0, bytes: 4096 },
+                StorageRequest { id, lane, volume, file, op: StorageOp::Read, offset: 0, bytes: 4096 },
             );
         }
         let (mut times_us, mut done) = (Vec::new(), Vec::new());
@@ -298,26 +309,28 @@ mod tests {
     #[test]
     fn requests_wait_for_a_processor_only_when_all_are_busy() {
         let costs = HostCosts { io_us: 10.0, operation_us: 0.0, queue_depth: 100 };
-        assert_eq!(completions_us(costs.clone(), 2, 2), [100, 100], "the time itself is part of the link's");
-        assert_eq!(completions_us(costs, 2, 5), [100, 100, 110, 110, 120]);
+        let us = |count| completions_us(costs.clone(), 2, None, count);
+        assert_eq!(us(2), [100, 100], "the time itself is part of the link's");
+        assert_eq!(us(5), [100, 100, 110, 110, 120]);
     }
 
     #[test]
-    fn operations_of_a_lane_take_turns_on_a_processor() {
+    fn requests_and_operations_of_a_lane_take_turns_on_a_processor() {
         let costs = HostCosts { io_us: 10.0, operation_us: 100.0, queue_depth: 100 };
         let hosts = [("h".to_owned(), 2)];
-        let mut hosts =
-            Hosts::new(costs, &hosts, Box::new(FixedLatency::new(1, FixedLatencyTimes::default())));
+        let array = Box::new(FixedLatency::new(1, FixedLatencyTimes::default()));
+        let mut hosts = Hosts::new(costs.clone(), &hosts, array);
         let mut after_us =
             |now_us: u64, lane| hosts.operation_time(Time { ns: now_us * 1000 }, "h", lane).as_micros();
         assert_eq!([after_us(0, 0), after_us(0, 0), after_us(50, 0)], [100, 200, 250]);
         assert_eq!([after_us(50, 1), after_us(50, 3), after_us(1000, 0)], [100, 200, 100]);
         assert_eq!(hosts.operation_time(Time::default(), "other", 0), Duration::ZERO);
+        assert_eq!(completions_us(costs, 2, Some(1), 3), [100, 110, 120], "the other processor is free");
     }
 
     #[test]
     fn a_volume_takes_no_more_requests_at_a_time_than_its_depth() {
         let costs = HostCosts { io_us: 0.0, operation_us: 0.0, queue_depth: 2 };
-        assert_eq!(completions_us(costs, 1, 5), [100, 100, 200, 200, 300]);
+        assert_eq!(completions_us(costs, 1, None, 5), [100, 100, 200, 200, 300]);
     }
 }

@@ -14,7 +14,6 @@ use std::rc::Rc;
 
 use btree::{EntryData, NodeKey, Pager, Seek, tree, update};
 use engine::{Durability, Instance, PageReads, Transaction};
-use world::World;
 
 use crate::mix::{BatchShape, CLASSES, Mix, Operation, OperationKind, Random, scale};
 use crate::schema::{Entry, FOLDERS, Schema, Tree, conversation_key, id_of_row_key, row_key};
@@ -70,7 +69,6 @@ pub struct Mailboxes {
     conflicts: Cell<u64>,
     class_reads: RefCell<[ClassReads; CLASSES.len()]>,
     acknowledged: RefCell<Option<Acknowledged>>,
-    lane: Option<(World, usize)>,
 }
 
 /// Operations of a class, and the pages that were read for them.
@@ -117,14 +115,7 @@ impl Mailboxes {
         let next_id = last_id.max(template.schema().shape().rows) + 1;
         let (next_id, conflicts) = (Cell::new(next_id), Cell::new(0));
         let (class_reads, acknowledged) = Default::default();
-        let lane = None;
-        Ok(Mailboxes { instance, database, template, next_id, conflicts, class_reads, acknowledged, lane })
-    }
-
-    /// Gives its operations a lane of a host's processors ([`World::operation`]).
-    #[must_use]
-    pub fn in_lane(self, world: World, lane: usize) -> Mailboxes {
-        Mailboxes { lane: Some((world, lane)), ..self }
+        Ok(Mailboxes { instance, database, template, next_id, conflicts, class_reads, acknowledged })
     }
 
     /// Number of transactions since the last call that were rolled back because another one was first.
@@ -169,9 +160,7 @@ impl Mailboxes {
         seat: u32,
     ) -> Result<()> {
         for operation in mix.batch(run_seed, database_index, number) {
-            if let Some((world, lane)) = &self.lane {
-                world.operation(*lane).await;
-            }
+            self.instance.world().operation().await;
             self.operation(operation, mix.shape, seat % FOLDERS + 1).await?;
         }
         Ok(())

@@ -162,9 +162,13 @@ pub trait Host {
         work();
         Box::pin(std::future::ready(()))
     }
-    /// Time that an operation of the load takes of a processor, with what it waits for it, where processors are
-    /// modelled. Operations of one lane take turns.
-    fn operation_time(&self, _lane: usize) -> Duration {
+    /// This host as a thread of its own sees it, where processors are modelled: operations and requests of a lane take
+    /// turns on one processor. A real thread takes turns by itself.
+    fn in_lane(&self, _lane: u32) -> Option<World> {
+        None
+    }
+    /// Time that an operation of the load takes of the lane's processor, with what it waits for it.
+    fn operation_time(&self) -> Duration {
         Duration::ZERO
     }
     /// Hands begun operations to the storage now, instead of when this thread waits next.
@@ -348,9 +352,15 @@ impl World {
         self.0.spawn_shard(index, Box::new(start))
     }
 
+    /// This host with one modelled processor for what a real thread would do, by the number of that thread.
+    #[must_use]
+    pub fn in_lane(&self, lane: u32) -> World {
+        self.0.in_lane(lane).unwrap_or_else(|| self.clone())
+    }
+
     /// Lets an operation of the load take its time of a modelled processor. On a real one it takes it by itself.
-    pub async fn operation(&self, lane: usize) {
-        let time = self.0.operation_time(lane);
+    pub async fn operation(&self) {
+        let time = self.0.operation_time();
         if time > Duration::ZERO {
             self.sleep(time).await;
         }

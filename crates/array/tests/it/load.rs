@@ -92,7 +92,7 @@ impl Rig {
         self.next_id += 1;
         let file = FileId(u64::from(volume));
         self.under_way.insert(id, (self.now, op));
-        let request = StorageRequest { id, volume: VolumeId(volume), file, op, offset, bytes };
+        let request = StorageRequest { id, lane: None, volume: VolumeId(volume), file, op, offset, bytes };
         self.array.submit(self.now, request);
     }
 

@@ -201,7 +201,8 @@ impl Node {
         observer: Observer,
     ) -> Result<Node, CampaignError> {
         let inner = Rc::new(Inner {
-            world: world.clone(),
+            // All that a host does in a drill is done by one thread.
+            world: world.in_lane(0),
             topology: topology.clone(),
             host,
             boot: Cell::new(boot),

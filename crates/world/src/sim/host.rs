@@ -35,7 +35,9 @@ pub(super) struct SimHost {
     pub name: Rc<str>,
     pub started: Time,
     pub suspends: Rc<Suspends>,
-    pub random: RefCell<ChaCha8Rng>,
+    /// Number of the processor of the thread, as [`Host::in_lane`] gave it.
+    pub lane: Option<u32>,
+    pub random: Rc<RefCell<ChaCha8Rng>>,
     pub totals: Rc<Cell<IoTotals>>,
     /// Weak handle on this host, to start shards; a `World` always holds the host.
     pub this: std::rc::Weak<SimHost>,
@@ -113,7 +115,8 @@ impl SimHost {
         match self.issue(kind, path_hash, offset, bytes) {
             Issue::Never => None,
             Issue::Go(fault) => {
-                Some(Pending::new(self.core.clone(), self.core.submit(self.id, job, bufs, bytes, fault)))
+                let by = (self.id, self.lane);
+                Some(Pending::new(self.core.clone(), self.core.submit(by, job, bufs, bytes, fault)))
             }
             Issue::GoThenDie => {
                 let _ = self.core.perform(&job, &mut bufs, None);
@@ -170,7 +173,21 @@ impl Host for SimHost {
         self.spawn(Box::pin(async move { start(World::new(shard)).await }));
     }
 
-    fn operation_time(&self, lane: usize) -> Duration {
+    fn in_lane(&self, lane: u32) -> Option<World> {
+        Some(World::new(Rc::new_cyclic(|this| SimHost {
+            core: self.core.clone(),
+            name: self.name.clone(),
+            suspends: self.suspends.clone(),
+            lane: Some(lane),
+            random: self.random.clone(),
+            totals: self.totals.clone(),
+            this: this.clone(),
+            ..*self
+        })))
+    }
+
+    fn operation_time(&self) -> Duration {
+        let Some(lane) = self.lane else { return Duration::ZERO };
         self.core.model.borrow_mut().operation_time(self.core.executor.now(), &self.name, lane)
     }
 

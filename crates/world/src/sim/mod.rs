@@ -224,7 +224,8 @@ impl Core {
             name,
             started,
             suspends,
-            random: RefCell::new(random::stream(self.seed, Use::Host, instance)),
+            lane: None,
+            random: Rc::new(RefCell::new(random::stream(self.seed, Use::Host, instance))),
             totals,
             this: this.clone(),
         })

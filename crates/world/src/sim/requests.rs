@@ -118,10 +118,10 @@ impl Requests {
 }
 
 impl Core {
-    /// Submits a request to the storage. `bytes`: length of `bufs`.
+    /// Submits a request of a host, of one of its lanes if it names it, to the storage. `bytes`: length of `bufs`.
     pub fn submit(
         &self,
-        host: HostId,
+        (host, lane): (HostId, Option<u32>),
         job: RequestKind,
         bufs: Bufs,
         bytes: u64,
@@ -136,7 +136,7 @@ impl Core {
                 model.fill_file(volume, file);
             }
         }
-        model.submit(self.executor.now(), StorageRequest { id, volume, file, op, offset, bytes });
+        model.submit(self.executor.now(), StorageRequest { id, lane, volume, file, op, offset, bytes });
         id
     }
 

@@ -39,6 +39,8 @@ pub enum StorageOp {
 pub struct StorageRequest {
     /// Id of the request, returned at its completion.
     pub id: RequestId,
+    /// Processor of the host that issued it, as in [`StorageModel::operation_time`]; any, if it is `None`.
+    pub lane: Option<u32>,
     /// Volume of the request.
     pub volume: VolumeId,
     /// File of the request (the directory, for the sync of one).
@@ -75,9 +77,9 @@ pub trait StorageModel {
     fn take_failure(&mut self, _id: RequestId) -> Option<StorageFailure> {
         None
     }
-    /// Time that an operation of the load takes of a processor of a host, with what it waits for it. Operations of one
-    /// lane take turns. A model without processors takes none.
-    fn operation_time(&mut self, _now: Time, _host: &str, _lane: usize) -> Duration {
+    /// Time that an operation of the load takes of a processor of a host, with what it waits for it. Operations and
+    /// requests of one lane take turns. A model without processors takes none.
+    fn operation_time(&mut self, _now: Time, _host: &str, _lane: u32) -> Duration {
         Duration::ZERO
     }
 }

@@ -247,3 +247,49 @@ fn a_model_lets_time_pass_only_while_nothing_is_submitted() {
     });
     assert!(*ran_ahead.borrow() > 100, "{} times", ran_ahead.borrow());
 }
+
+/// Storage model with one processor per lane, which notes the lanes of requests and operations.
+#[derive(Default)]
+struct Lanes {
+    inner: ZeroLatency,
+    seen: Rc<RefCell<Vec<Option<u32>>>>,
+}
+
+impl StorageModel for Lanes {
+    fn attach(&mut self, _volume: VolumeId, _host: &str, _path: &str) {}
+    fn submit(&mut self, now: Time, request: StorageRequest) {
+        self.seen.borrow_mut().push(request.lane);
+        self.inner.submit(now, request);
+    }
+    fn next_completion(&self) -> Option<Time> {
+        self.inner.next_completion()
+    }
+    fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
+        self.inner.take_completions(now, completed);
+    }
+    fn operation_time(&mut self, _now: Time, _host: &str, lane: u32) -> Duration {
+        self.seen.borrow_mut().push(Some(lane));
+        Duration::from_millis(3)
+    }
+}
+
+#[test]
+fn a_model_learns_the_lane_of_requests_and_operations_and_those_of_none_take_no_time() {
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let model = Lanes { seen: seen.clone(), ..Lanes::default() };
+    let (sim, world) = with_config(1, SimConfig { storage: Box::new(model), ..SimConfig::default() });
+    sim.run_until(async {
+        let file = create(&world, "/d/x").await;
+        write(&file, 0, block(1)).await;
+        world.operation().await;
+        let begun = world.now();
+        assert_eq!(begun, Time::default(), "without a lane an operation takes no time");
+        let lane = world.in_lane(7);
+        let file = create(&lane, "/d/y").await;
+        write(&file, 0, block(2)).await;
+        lane.operation().await;
+        assert_eq!(lane.now().since(begun), Duration::from_millis(3));
+        assert_eq!(lane.name(), world.name());
+    });
+    assert_eq!(seen.borrow()[..], [None, Some(7), Some(7)]);
+}
