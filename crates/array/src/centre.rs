@@ -11,6 +11,9 @@
 //! reads under way as between the last requests, on the mean of the times with any. So what a limit on reads lets
 //! through is used up, however reads gather.
 //!
+//! A limit that lets operations through in slices of time stands in front of the centre ([`Throttle`]); its probes are
+//! those of the storage without it.
+//!
 //! Limits: no caches that fill, no reading ahead, no place on a disk, no parts that fail.
 
 use std::cell::RefCell;
@@ -22,6 +25,7 @@ use world::sim::{FileId, RequestId, StorageModel, StorageOp, StorageRequest, Vol
 
 use crate::measured::{MeasuredStorage, Place, drawn};
 use crate::mix;
+use crate::throttle::{Gate, Throttle};
 
 /// Weight of one request in the mix: a burst of page writes is not the mix.
 const MIXED: f64 = 1.0 / 64.0;
@@ -59,6 +63,8 @@ pub struct MeasuredPlace {
 struct Centre {
     kinds: Vec<(KindName, Kind)>,
     files: BTreeMap<(VolumeId, FileId), Touched>,
+    /// Limits on reads and on writes.
+    gates: [Gate; 2],
     under_way: usize,
     /// Reads among them.
     reads: usize,
@@ -254,36 +260,34 @@ impl StorageModel for SharedMeasured {
     }
 
     fn submit(&mut self, now: Time, request: StorageRequest) {
-        let Centres { storages, seed, centres, of_volume, sequence, requests, unproved, .. } =
-            &mut *self.0.borrow_mut();
-        let (place, centre) = &mut centres[of_volume[&request.volume]];
-        let storage = &storages[place.storage];
-        *sequence += 1;
-        centre.pass(now);
-        let (name, is_proved) = centre.take(storage, &request);
-        *requests += 1;
-        *unproved += u64::from(!is_proved);
-        let dice = (mix(*seed ^ *sequence) >> 11) as f64 / (1_u64 << 53) as f64;
-        let work = match request.op {
-            StorageOp::Read => drawn(&storage.read_spread, dice),
-            StorageOp::Write => drawn(&storage.write_spread, dice),
-            StorageOp::Sync => 1.0,
+        let all = &mut *self.0.borrow_mut();
+        let index = all.of_volume[&request.volume];
+        let (place, centre) = &mut all.centres[index];
+        let passed = match all.storages[place.storage].throttle(request.op) {
+            Some((side, throttle)) => centre.gates[side].submit(throttle, now, request),
+            None => Some(request),
         };
-        let kind = centre.kind(name);
-        kind.due.insert(((kind.passed + work).to_bits(), *sequence), request.id);
-        centre.pace(storage);
+        if let Some(request) = passed {
+            all.enter(index, now, &request);
+        }
     }
 
     fn next_completion(&self) -> Option<Time> {
         let centres = self.0.borrow();
-        let next =
-            |centre: &Centre| centre.kinds.iter().filter_map(|(_, kind)| kind.next(centre.since)).min();
-        centres.centres.iter().filter_map(|(_, centre)| next(centre)).min()
+        let next = |(place, centre): &(MeasuredPlace, Centre)| {
+            let completed = centre.kinds.iter().filter_map(|(_, kind)| kind.next(centre.since));
+            let open = throttles(&centres.storages[place.storage])
+                .filter_map(|(side, throttle)| centre.gates[side].opens(throttle));
+            completed.chain(open).min()
+        };
+        centres.centres.iter().filter_map(next).min()
     }
 
     fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
-        let Centres { storages, centres, .. } = &mut *self.0.borrow_mut();
-        for (place, centre) in centres {
+        let all = &mut *self.0.borrow_mut();
+        for index in 0..all.centres.len() {
+            all.release(index, now);
+            let (place, centre) = &mut all.centres[index];
             let (mut ended, mut reads) = (0, 0);
             for ((op, ..), kind) in &mut centre.kinds {
                 while kind.next(centre.since).is_some_and(|at| at <= now) {
@@ -296,10 +300,48 @@ impl StorageModel for SharedMeasured {
                 centre.pass(now);
                 centre.under_way -= ended;
                 centre.reads -= reads;
-                centre.pace(&storages[place.storage]);
+                centre.pace(&all.storages[place.storage]);
             }
         }
     }
+}
+
+impl Centres {
+    /// Lets requests that waited for a limit pass.
+    fn release(&mut self, index: usize, now: Time) {
+        let (place, centre) = &mut self.centres[index];
+        let mut passed = Vec::new();
+        for (side, throttle) in throttles(&self.storages[place.storage]) {
+            passed.extend(std::iter::from_fn(|| centre.gates[side].release(throttle, now)));
+        }
+        passed.iter().for_each(|request| self.enter(index, now, request));
+    }
+
+    /// Puts a request under way.
+    fn enter(&mut self, index: usize, now: Time, request: &StorageRequest) {
+        let Centres { storages, seed, centres, sequence, requests, unproved, .. } = self;
+        let (place, centre) = &mut centres[index];
+        let storage = &storages[place.storage];
+        *sequence += 1;
+        centre.pass(now);
+        let (name, is_proved) = centre.take(storage, request);
+        *requests += 1;
+        *unproved += u64::from(!is_proved);
+        let dice = (mix(*seed ^ *sequence) >> 11) as f64 / (1_u64 << 53) as f64;
+        let work = match request.op {
+            StorageOp::Read => drawn(&storage.read_spread, dice),
+            StorageOp::Write => drawn(&storage.write_spread, dice),
+            StorageOp::Sync => 1.0,
+        };
+        let kind = centre.kind(name);
+        kind.due.insert(((kind.passed + work).to_bits(), *sequence), request.id);
+        centre.pace(storage);
+    }
+}
+
+/// Limits of a storage with the number of their gate.
+fn throttles(storage: &MeasuredStorage) -> impl Iterator<Item = (usize, &Throttle)> {
+    [StorageOp::Read, StorageOp::Write].into_iter().filter_map(|op| storage.throttle(op))
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ mod report;
 mod residency;
 mod space;
 mod streams;
+mod throttle;
 
 pub use array::{Array, RebuildStatus, SharedArray};
 pub use assumptions::{Assumptions, EVERY_OTHER, Source};

@@ -5,11 +5,13 @@
 //! rate stays as it is. [`MeasuredStorage::is_proved`] says where the tables hold.
 
 use serde::Deserialize;
+use world::sim::StorageOp;
 
 use crate::error::ArrayError;
+use crate::throttle::Throttle;
 
 /// Form of the tables that this program reads, and `calibrate --out` writes.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 /// Percentiles over the mean: median, 95th, 99th.
 type Spread = [f64; 3];
 
@@ -29,6 +31,9 @@ pub struct MeasuredStorage {
     pub(crate) proved: Vec<bool>,
     pub(crate) read_spread: Spread,
     pub(crate) write_spread: Spread,
+    /// Limits for which the latencies do not wait.
+    pub(crate) read_throttle: Option<Throttle>,
+    pub(crate) write_throttle: Option<Throttle>,
     /// Sequential reads without writes, and the reverse; `None`: like random ones.
     pub(crate) sequential_reads: Option<Curve>,
     pub(crate) sequential_writes: Option<Curve>,
@@ -96,6 +101,9 @@ impl MeasuredStorage {
         if !is_spread(&self.read_spread) || !is_spread(&self.write_spread) {
             return bad("read_spread and write_spread must be above 0, in ascending order");
         }
+        if ![self.read_throttle, self.write_throttle].iter().flatten().all(Throttle::is_whole) {
+            return bad("per_s and slice_ms of a throttle must be above 0, per_sync 0 or more");
+        }
         let curves = [&self.sequential_reads, &self.sequential_writes, &self.durable_writes];
         if !curves.into_iter().flatten().all(Curve::is_whole) {
             return bad(
@@ -105,17 +113,29 @@ impl MeasuredStorage {
         Ok(self)
     }
 
+    /// The limit on an operation, with its number among those of the storage.
+    pub(crate) fn throttle(&self, op: StorageOp) -> Option<(usize, &Throttle)> {
+        let (index, throttle) = match op {
+            StorageOp::Read => (0, &self.read_throttle),
+            StorageOp::Write | StorageOp::Sync => (1, &self.write_throttle),
+        };
+        let is_counted = |one: &&Throttle| op != StorageOp::Sync || one.per_sync > 0.0;
+        throttle.as_ref().filter(is_counted).map(|throttle| (index, throttle))
+    }
+
     /// One line that says what it is.
     pub fn description(&self) -> String {
         let ends = |axis: &[f64]| (axis[0], axis[axis.len() - 1]);
         let (blocks, load) = (ends(&self.block_bytes), ends(&self.outstanding));
         format!(
-            "measured storage, predicted to {} %: blocks of {} to {} KiB, {} to {} operations under way",
+            "measured storage, predicted to {} %: blocks of {} to {} KiB, {} to {} operations under way{}{}",
             self.left_out_percent,
             blocks.0 / 1024.0,
             blocks.1 / 1024.0,
             load.0,
-            load.1
+            load.1,
+            self.read_throttle.map_or_else(String::new, |one| format!(", reads limited to {}", one.text())),
+            self.write_throttle.map_or_else(String::new, |one| format!(", writes limited to {}", one.text())),
         )
     }
 
@@ -288,6 +308,8 @@ pub(crate) mod tests {
             proved: vec![true; 8],
             read_spread: [0.9, 1.5, 2.5],
             write_spread: [1.0, 1.0, 1.0],
+            read_throttle: None,
+            write_throttle: None,
             sequential_reads: curve([0.1, 0.4, 0.2, 0.8]),
             sequential_writes: curve([0.05, 0.2, 0.1, 0.4]),
             durable_writes: curve([0.25, 0.4, 0.3, 0.6]),
@@ -349,17 +371,19 @@ pub(crate) mod tests {
     fn tables_that_are_none_are_refused() {
         let whole = storage();
         let half = Curve { ms: vec![1.0], ..whole.durable_writes.clone().unwrap() };
+        let shut = Throttle { is_in_bytes: false, per_s: 0.0, slice_ms: 100.0, per_sync: 0.0 };
         for (broken, wanted) in [
             (MeasuredStorage { read_ms: vec![1.0], ..storage() }, "a value for each place"),
             (MeasuredStorage { outstanding: vec![8.0, 1.0], ..storage() }, "ascending"),
             (MeasuredStorage { write_ms: vec![0.0; 8], ..storage() }, "above 0"),
             (MeasuredStorage { durable_writes: Some(half), ..storage() }, "a curve"),
+            (MeasuredStorage { read_throttle: Some(shut), ..storage() }, "of a throttle"),
         ] {
             let error = broken.check("x").unwrap_err().to_string();
             assert!(error.contains(wanted), "{error}");
         }
         assert_eq!(storage().check("x").unwrap(), storage());
-        let other = Form { form: 2 }.check("x").unwrap_err().to_string();
-        assert!(other.contains("has form 2, this program reads form 1"), "{other}");
+        let other = Form { form: 1 }.check("x").unwrap_err().to_string();
+        assert!(other.contains("has form 1, this program reads form 2"), "{other}");
     }
 }

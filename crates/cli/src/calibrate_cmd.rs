@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use probe::{Calibration, Errors, ProbeError, csv, model};
+use probe::{Calibration, Errors, ProbeError, Throttle, csv, model};
 
 use crate::failure::{Failure, Status};
 use crate::inputs;
@@ -36,6 +36,9 @@ pub fn run(arguments: &CalibrateArguments) -> Result<Status, Failure> {
     for surface in &calibration.surfaces {
         let errors = figures(&surface.left_out);
         report += &format!("{} points, each predicted from others: {errors}\n", surface.pattern.name());
+    }
+    for throttle in Throttle::lifted(&rows).0 {
+        report += &format!("{}\n", throttle.text());
     }
     if let Some(path) = &arguments.out {
         let names: Vec<String> = arguments.files.iter().map(|path| path.display().to_string()).collect();

@@ -27,6 +27,7 @@ mod minimise;
 mod model;
 mod point;
 mod session;
+mod throttle;
 
 pub use calibrate::{Calibration, Errors, POINTS_MIN, Prediction, Surface};
 pub use choose::{farthest, usual_points};
@@ -34,6 +35,7 @@ pub use measure::{FILE, Ground, POINT_SECONDS};
 pub use model::model;
 pub use point::{Latency, Load, Pattern, Point, ProbeError, Row};
 pub use session::{measure_all, points, scatter};
+pub use throttle::Throttle;
 
 /// Reads points of load from a `probe.csv` or from a result of fio.
 ///

@@ -3,16 +3,18 @@
 //!
 //! Grid and curves run through the points that were measured. There they hold what was measured. Elsewhere the grid
 //! holds what a process of the latencies of reads, and one of those of writes, predict. A curve holds by how much its
-//! points differ from random ones, the nearest most.
+//! points differ from random ones, the nearest most. What a limit lets through in slices is apart ([`Throttle`]): grid
+//! and curves are those of the storage without it.
 
 use std::fmt::Write as _;
 
 use crate::bottleneck::MapPoint;
 use crate::calibrate::{Calibration, Surface, place};
 use crate::point::{Latency, Load, Pattern, ProbeError, Row};
+use crate::throttle::Throttle;
 
 /// Form of the file; [`array`] reads the same one.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 /// Most values on an axis of the grid.
 const AXIS_MOST: usize = 12;
 
@@ -27,9 +29,10 @@ pub fn model(
     origin: &str,
     volume: Option<&str>,
 ) -> Result<String, ProbeError> {
-    let wrong = |message: &str| ProbeError::new(message, "measure random reads, writes and mixes of both");
-    let surface = calibration.surfaces.iter().find(|surface| surface.pattern == Pattern::Random);
-    let surface = surface.ok_or_else(|| wrong("too few random points for the model of a storage"))?;
+    let left_out = random_of(calibration)?.left_out;
+    let (throttles, rows) = Throttle::lifted(rows);
+    let lifted = if throttles.is_empty() { None } else { Some(Calibration::new(&rows)?) };
+    let surface = random_of(lifted.as_ref().unwrap_or(calibration))?;
     let measured: Vec<&Row> = rows.iter().filter(|row| row.iops.is_some()).collect();
     let random: Vec<&Row> = of(&measured, Pattern::Random);
     let grid = Grid::of(surface, &random).ok_or_else(|| wrong("no random point is of a closed loop"))?;
@@ -44,7 +47,7 @@ pub fn model(
             .expect("a text can be written to");
     };
     line("form", FORM.to_string());
-    line("left_out_percent", format!("{:.1}", surface.left_out.mean));
+    line("left_out_percent", format!("{:.1}", left_out.mean));
     line("block_bytes", list(&grid.blocks));
     line("outstanding", list(&grid.loads));
     line("read_share", list(&grid.shares));
@@ -53,6 +56,13 @@ pub fn model(
     line("proved", format!("{:?}", grid.proved));
     line("read_spread", list(&spread(random.iter().map(|row| row.reads))));
     line("write_spread", list(&spread(random.iter().map(|row| row.writes))));
+    for Throttle { is_of_reads, is_in_bytes, per_s, slice_ms, per_sync } in throttles {
+        let name = if is_of_reads { "read_throttle" } else { "write_throttle" };
+        let value = format!(
+            "{{ is_in_bytes = {is_in_bytes}, per_s = {per_s:.1}, slice_ms = {slice_ms:.1}, per_sync = {per_sync} }}"
+        );
+        line(name, value);
+    }
     let of_kind = |pattern, share| ratios(surface, &of(&measured, pattern), share);
     let durable = of_kind(Pattern::Sync, 0.0);
     let mut writes = of_kind(Pattern::Sequential, 0.0);
@@ -72,6 +82,15 @@ pub fn model(
         }
     }
     Ok(text)
+}
+
+fn wrong(message: &str) -> ProbeError {
+    ProbeError::new(message, "measure random reads, writes and mixes of both")
+}
+
+fn random_of(calibration: &Calibration) -> Result<&Surface, ProbeError> {
+    let surface = calibration.surfaces.iter().find(|surface| surface.pattern == Pattern::Random);
+    surface.ok_or_else(|| wrong("too few random points for the model of a storage"))
 }
 
 /// Operations under way of a closed loop.

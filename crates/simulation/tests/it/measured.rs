@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use probe::{Calibration, Ground, Pattern, Point, Row, measure_all, model, points};
+use probe::{Calibration, Ground, Pattern, Point, Row, Throttle, measure_all, model, points};
 use results::Outcome;
 use simulation::{Assumptions, on_first_server};
 use solution::Solution;
@@ -99,6 +99,34 @@ fn a_measured_array_carries_about_what_the_array_itself_carries() {
         }
     }
     assert!(off.is_empty(), "{off:?}");
+}
+
+/// Limits as control groups set them: what is not used up at once waits for the next slice.
+#[test]
+fn a_limit_on_writes_is_found_by_the_probes_of_a_storage_that_has_it_and_limits_the_load_alike() {
+    let described = Question { duration_s: 10, ..flash() };
+    for (of, per_s, per_sync) in [("bytes", 16_777_216.0, 0.0), ("operations", 500.0, 1.0)] {
+        let is_in_bytes = of == "bytes";
+        let throttle = format!(
+            "{{ is_in_bytes = {is_in_bytes}, per_s = {per_s:.1}, slice_ms = 100.0, per_sync = {per_sync} }}"
+        );
+        let text = format!(
+            "{}write_throttle = {{ value = {throttle}, source = \"assumption: a test\" }}\n",
+            calibrated(&FLASH_PROBED)
+        );
+        let limited = Question { assumptions: text.leak(), ..described.clone() };
+        let known = Assumptions::shipped().with(limited.assumptions).unwrap();
+        let probed = measure(&limited.solution(), &known, &points(60));
+        let (found, _) = Throttle::lifted(&probed);
+        let [one] = found[..] else { panic!("{found:?}") };
+        assert_eq!((one.is_of_reads, one.is_in_bytes, one.per_sync), (false, is_in_bytes, per_sync));
+        assert!((one.per_s / per_s - 1.0).abs() < 0.03 && (80.0..=105.0).contains(&one.slice_ms), "{one:?}");
+
+        let again = Question { assumptions: calibrated(&probed), ..described.clone() };
+        let [free, limited, again] = [&described, &limited, &again].map(|one| one.answer().iops());
+        assert!(limited < free / 2.0, "{of}: {limited} of {free}");
+        assert!((again / limited - 1.0).abs() < 0.05, "{of}: {limited}, given back {again}");
+    }
 }
 
 /// Outcomes of the rule about the probes.
