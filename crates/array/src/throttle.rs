@@ -121,6 +121,6 @@ mod tests {
     #[test]
     fn what_a_large_request_takes_too_much_is_taken_from_the_next_slices() {
         let throttle = Throttle { is_in_bytes: true, per_s: 1000.0, slice_ms: 100.0, per_sync: 0.0 };
-        assert_eq!(passed(throttle, &[60, 250, 60, 60]), [(5, 0), (5, 1), (300, 2), (400, 3)]);
+        assert_eq!(passed(throttle, &[60, 250, 60, 60, 60]), [(5, 0), (5, 1), (300, 2), (300, 3), (400, 4)]);
     }
 }

@@ -14,6 +14,8 @@ use crate::point::{Latency, Load, Pattern, Row};
 const NEAR: f64 = 0.07;
 /// Most that half of the operations took at a point where the others waited, as a share of the mean.
 const FREE: f64 = 0.5;
+/// Most of a slice that half of the operations took where they did not wait for the next one.
+const IN_SLICE: f64 = 0.1;
 /// Fewest points, and block sizes among them, that show a limit.
 const POINTS: usize = 5;
 const BLOCKS: usize = 3;
@@ -31,7 +33,7 @@ pub struct Throttle {
     pub is_in_bytes: bool,
     /// Operations or bytes per second.
     pub per_s: f64,
-    /// Length of a slice, ms.
+    /// Length of a slice, ms; 0 while it is not known.
     pub slice_ms: f64,
     /// Operations that a sync counts as.
     pub per_sync: f64,
@@ -124,7 +126,8 @@ impl Throttle {
     /// Whether most operations of a point did not wait for the limit.
     fn is_free(&self, row: &Row) -> bool {
         let side = self.side(row);
-        side.p50_ms.zip(side.mean_ms).is_some_and(|(p50, mean)| p50 <= FREE * mean)
+        let is_in_slice = |p50: f64| self.slice_ms == 0.0 || p50 <= IN_SLICE * self.slice_ms;
+        side.p50_ms.zip(side.mean_ms).is_some_and(|(p50, mean)| p50 <= FREE * mean && is_in_slice(p50))
     }
 
     /// What it limits, for people.

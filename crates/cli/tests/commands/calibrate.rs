@@ -142,9 +142,9 @@ fn a_probed_storage_is_simulated_without_a_described_one_and_nothing_beyond_its_
         assert!(!findings.contains("set out to show"), "{findings}{stderr}");
     }
     let own = std::fs::read_to_string(at.join("own.toml")).unwrap();
-    std::fs::write(at.join("later.toml"), own.replace("form = { value = 1,", "form = { value = 2,")).unwrap();
-    let (status, _, stderr) = simulate("later.toml");
-    assert!(status == 2 && stderr.contains("has form 2, this program reads form 1"), "{stderr}");
+    std::fs::write(at.join("older.toml"), own.replace("form = { value = 2,", "form = { value = 1,")).unwrap();
+    let (status, _, stderr) = simulate("older.toml");
+    assert!(status == 2 && stderr.contains("has form 1, this program reads form 2"), "{stderr}");
     for (volume, wanted) in [("V", None), ("W", Some("no volume is called W"))] {
         let (status, _, stderr) =
             output(at, &["calibrate", "all.csv", "--out", "volume.toml", "--volume", volume]);

@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use crate::performed::{failed, measured, perform, perform_changed};
+use crate::performed::{failed, measured, perform, perform_changed, perform_with};
 use results::{IoClass, Measure, Row};
-use simulation::SimulationOutcome;
+use simulation::{Assumptions, SimulationOutcome};
 use solution::Solution;
 
 /// Three databases of 64 MiB on storage without a model, and a drill of a minute.
@@ -238,6 +238,30 @@ fn equal_seeds_give_equal_drills() {
 fn a_refactoring_keeps_the_trace_of_a_drill() {
     let (simulated, _) = perform(&solution("[2]", ONE_SITE, KILLED), 1);
     assert_eq!(format!("{:016x}", simulated.trace_hash), "d7876c841eda7eea");
+}
+
+#[test]
+fn operations_of_a_drill_wait_for_the_processor_of_their_host() {
+    let host = "[[enclosure]]\nname = \"E\"\nbays = 24\n[[disk]]\nname = \"SSDSC2BX800G4\"\ncapacity_gb = 800\n\
+                [array]\nscope = \"host\"\ncontroller = \"raid-adapter-2017\"\nlink = \"sas-6g-x4\"\nlinks_per_host = 1\n[[host]]\nname = \"h{n}\"\ncount = 2\nenclosure = \"E\"\n";
+    let on_flash = "disk = \"SSDSC2BX800G4\"\ndisks = 4\nraid = \"raid10\"";
+    let text = text("[2]", host, KILLED).replace("capacity_gib = 100", on_flash);
+    let batches = |assumptions: &Assumptions| {
+        let (_, rows) = perform_with(&parsed(&text), assumptions, 1);
+        let counted = rows.iter().map(|row| match row {
+            Row::Sample(one) if one.origin.instance.is_none() && one.measure == Measure::Batch => {
+                one.totals.count
+            }
+            _ => 0,
+        });
+        counted.sum::<u64>()
+    };
+    let fast = Assumptions::shipped();
+    let slow = "[host.default]\noperation_us = { value = 50000, source = \"assumption: a slow one\" }";
+    let slow = Assumptions::shipped().with(slow).expect("they are valid");
+    let (fast, slow) = (batches(&fast), batches(&slow));
+    // 16 operations of 50 ms each.
+    assert!(fast > 600 && slow < 2 * 65 * 1000 / 800, "{fast}, {slow}");
 }
 
 #[test]
