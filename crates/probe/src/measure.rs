@@ -209,7 +209,7 @@ async fn arrivals(
         tasks.push(world.spawn(async move {
             let free = bufs.borrow_mut().pop();
             let mut own = free.unwrap_or_else(|| Buffers::of(worker.point.block_bytes));
-            let outcome = worker.operate(&tally, &mut own, at).await;
+            let outcome = worker.operate(&tally, &mut own).await;
             bufs.borrow_mut().push(own);
             under_way.set(under_way.get() - 1);
             outcome
@@ -336,18 +336,18 @@ impl Worker {
     async fn work(self, tally: Rc<Tally>) -> world::Result<()> {
         let mut bufs = Buffers::of(self.point.block_bytes);
         loop {
-            let started = self.world.now();
-            if started >= tally.end {
+            if self.world.now() >= tally.end {
                 return Ok(());
             }
-            self.operate(&tally, &mut bufs, started).await?;
+            self.operate(&tally, &mut bufs).await?;
         }
     }
 
-    /// Does one operation, whose latency counts from `started`.
-    async fn operate(&self, tally: &Tally, bufs: &mut Buffers, started: Time) -> world::Result<()> {
+    /// Does one operation. Its latency counts from here: how late a timer is says nothing of the storage.
+    async fn operate(&self, tally: &Tally, bufs: &mut Buffers) -> world::Result<()> {
         let is_read = self.is_read();
         let offset = self.offset(tally);
+        let started = self.world.now();
         let outcome = if is_read {
             let (outcome, back) = self.file.read_at(offset, std::mem::take(&mut bufs.read)).await;
             bufs.read = back;

@@ -42,9 +42,9 @@ idle_factor = 4
 copies = 2
 
 [engine]
-# In 3 MiB page reads on a busy test machine have waited for a free buffer more often than once per second.
-cache_min_mib = 4
-cache_max_mib = 6
+# In 6 MiB page reads on a busy test machine have waited for a free buffer more often than once per second.
+cache_min_mib = 12
+cache_max_mib = 12
 maintenance = false
 
 # Latencies of a shared test machine prove nothing.

@@ -16,6 +16,10 @@ const PROGRAM_LIMIT: f64 = 0.9;
 const HOST_LIMIT: f64 = 0.95;
 const MIB: f64 = (1 << 20) as f64;
 
+/// Names of the rows that say how busy processors were.
+const HOST: &str = "Processors of the host, busy";
+const PROGRAM: &str = "Processors, busy for the load generator";
+const THREAD: &str = "Busiest thread of the load generator";
 /// Names of the rows that say how long the load generator was kept from running.
 const LATE: &str = "Load generator, late";
 const PRESSURE: &str = "Some task of the host waits for a processor";
@@ -32,31 +36,16 @@ fn hosts<'a>(view: &TestView<'a>) -> Vec<&'a str> {
     hosts
 }
 
-/// One counter as a share of another over the measured window.
-fn share<'a>(view: &TestView<'a>, host: &'a str, part: Counter, whole: Counter) -> Option<f64> {
-    let whole = view.counter_sum(Scope::Host(host), whole).filter(|&ns| ns > 0)?;
-    Some(view.counter_sum(Scope::Host(host), part)? as f64 / whole as f64)
-}
-
-/// The busiest thread as a share of the time in which it was counted.
-fn busiest_thread<'a>(view: &TestView<'a>, host: &'a str) -> Option<f64> {
-    let points = || {
-        view.counters(Scope::Host(host), Counter::CpuBusiestThreadNs).filter(|point| point.interval_ms > 0)
-    };
-    let ms: u64 = points().map(|point| point.interval_ms).sum();
-    (ms > 0).then(|| points().map(|point| point.value).sum::<u64>() as f64 / (ms as f64 * 1e6))
-}
-
 /// The host whose load generator was closest to its limits; `None` where processors were not counted, as in simulated
 /// time.
-pub fn generator(view: &TestView<'_>) -> Option<Generator> {
-    let of_host = |host| {
-        let program_busy = share(view, host, Counter::CpuBusyNs, Counter::CpuAvailableNs)?;
-        let busiest_thread_busy = busiest_thread(view, host);
-        let host_busy = share(view, host, Counter::HostCpuBusyNs, Counter::HostCpuAvailableNs);
+pub fn generator(rows: &[HostSystemRow]) -> Option<Generator> {
+    let of_host = |busy: &HostSystemRow| {
+        let share =
+            |name| Some(rows.iter().find(|row| row.host == busy.host && row.name == name)?.mean / 100.0);
+        let (program_busy, busiest_thread_busy, host_busy) = (busy.mean / 100.0, share(THREAD), share(HOST));
         let was_limit = has_used_up(program_busy, busiest_thread_busy)
             || host_busy.is_some_and(|share| share > HOST_LIMIT);
-        Some(Generator { host: host.to_owned(), program_busy, busiest_thread_busy, host_busy, was_limit })
+        Generator { host: busy.host.clone(), program_busy, busiest_thread_busy, host_busy, was_limit }
     };
     let busy = |generator: &Generator| {
         [Some(generator.program_busy), generator.busiest_thread_busy, generator.host_busy]
@@ -64,7 +53,8 @@ pub fn generator(view: &TestView<'_>) -> Option<Generator> {
             .flatten()
             .fold(0.0, f64::max)
     };
-    hosts(view).into_iter().filter_map(of_host).max_by(|a, b| busy(a).total_cmp(&busy(b)))
+    let hosts = rows.iter().filter(|row| row.name == PROGRAM).map(of_host);
+    hosts.max_by(|a, b| busy(a).total_cmp(&busy(b)))
 }
 
 /// Whether a load generator with these busy shares used all the processor time that it can use.
@@ -92,7 +82,7 @@ pub fn most_starved(rows: &[HostSystemRow]) -> Option<&HostSystemRow> {
 }
 
 /// Value of a counter in one slice of time, and the whole that it is a share of.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct CounterSlice {
     ms: u64,
     part: f64,
@@ -153,15 +143,19 @@ pub fn rows(view: &TestView<'_>) -> Vec<HostSystemRow> {
     for host in hosts(view) {
         let counter = |counter| view.counters(Scope::Host(host), counter);
         let shares = |part, whole| -> Vec<CounterSlice> {
-            // A slice without length may begin where the next one does.
-            let slice = |point: &CounterPoint| (point.t_ms, point.interval_ms);
-            let wholes: BTreeMap<(u64, u64), u64> =
-                counter(whole).map(|point| (slice(point), point.value)).collect();
-            let parts = counter(part).filter_map(|point| {
-                let whole = wholes.get(&slice(point)).filter(|&&whole| whole > 0)?;
-                Some(CounterSlice { ms: point.interval_ms, part: point.value as f64, whole: *whole as f64 })
-            });
-            parts.collect()
+            // A slice without length begins where the next one does, and more than one may begin there.
+            let mut slices: BTreeMap<(u64, u64), CounterSlice> = BTreeMap::new();
+            for point in counter(part) {
+                let slice = slices.entry((point.t_ms, point.interval_ms)).or_default();
+                slice.ms = point.interval_ms;
+                slice.part += point.value as f64;
+            }
+            for point in counter(whole) {
+                if let Some(slice) = slices.get_mut(&(point.t_ms, point.interval_ms)) {
+                    slice.whole += point.value as f64;
+                }
+            }
+            slices.into_values().filter(|slice| slice.whole > 0.0).collect()
         };
         let of_time = |of: Counter| -> Vec<CounterSlice> {
             let points = counter(of).filter(|point| point.interval_ms > 0);
@@ -173,17 +167,9 @@ pub fn rows(view: &TestView<'_>) -> Vec<HostSystemRow> {
         };
         rows.extend(
             [
-                row(
-                    host,
-                    "Processors of the host, busy",
-                    &shares(Counter::HostCpuBusyNs, Counter::HostCpuAvailableNs),
-                ),
-                row(
-                    host,
-                    "Processors, busy for the load generator",
-                    &shares(Counter::CpuBusyNs, Counter::CpuAvailableNs),
-                ),
-                row(host, "Busiest thread of the load generator", &of_time(Counter::CpuBusiestThreadNs)),
+                row(host, HOST, &shares(Counter::HostCpuBusyNs, Counter::HostCpuAvailableNs)),
+                row(host, PROGRAM, &shares(Counter::CpuBusyNs, Counter::CpuAvailableNs)),
+                row(host, THREAD, &of_time(Counter::CpuBusiestThreadNs)),
                 memory(view, host),
                 row(host, LATE, &of_time(Counter::LateNs)),
                 row(host, PRESSURE, &of_time(Counter::HostCpuPressureNs)),

@@ -32,6 +32,7 @@ pub fn test(data: &RunData, test: &Test) -> Result<TestReport, ReportError> {
     let throughput = throughput(&view);
     let instance_names = instances(data, test.ordinal);
     let hours = hours::rows(&view);
+    let host_system = host_system::rows(&view);
     let until_ms = test.ended_ms.unwrap_or(view.span.end_ms).max(test.started_ms);
     let mut report = TestReport {
         ordinal: test.ordinal,
@@ -62,8 +63,8 @@ pub fn test(data: &RunData, test: &Test) -> Result<TestReport, ReportError> {
         hours,
         steadiness: throughput.as_ref().and_then(|_| steadiness(&view)),
         page_fault_stalls: stalls(&view),
-        generator: host_system::generator(&view),
-        host_system: host_system::rows(&view),
+        generator: host_system::generator(&host_system),
+        host_system,
         volumes: volumes::rows(&view),
         cache_bytes_max: cache_bytes_max(&view),
         charts: charts::lines(&view, throughput.is_some(), &verdicts),

@@ -119,6 +119,31 @@ fn live_views_show_no_rate_of_a_slice_of_two_ms() {
 }
 
 #[test]
+fn how_busy_a_host_was_is_the_same_in_both_places_whatever_slices_begin_in_one_millisecond() {
+    let mut rows = usage();
+    for (busy, available) in [(400_000, 1_800_000), (100_000, 100_000)] {
+        for (part, whole) in [
+            (Counter::HostCpuBusyNs, Counter::HostCpuAvailableNs),
+            (Counter::CpuBusyNs, Counter::CpuAvailableNs),
+        ] {
+            rows.push(counter(part, (9_999, 0), busy));
+            rows.push(counter(whole, (9_999, 0), available));
+        }
+    }
+    let report = report(rows);
+    let (rows, generator) = (&report.tests[0].host_system, report.tests[0].generator.as_ref().unwrap());
+    let mean = |name: &str| rows.iter().find(|row| row.name == name).unwrap().mean;
+    let share = 100.0 * (0.1 * 19.96e9 + 0.04e9 + 0.5e6) / (20e9 + 1.9e6);
+    for (name, stated) in [
+        ("Processors of the host, busy", generator.host_busy.unwrap()),
+        ("Processors, busy for the load generator", generator.program_busy),
+    ] {
+        assert!((mean(name) - share).abs() < 1e-9, "{name}: {} in place of {share}", mean(name));
+        assert!((100.0 * stated - share).abs() < 1e-9, "{name}: {stated}");
+    }
+}
+
+#[test]
 fn report_shows_a_dash_for_a_latency_that_was_not_measured() {
     let part = StoragePart {
         test: 1,

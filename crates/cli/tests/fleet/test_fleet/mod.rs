@@ -155,9 +155,11 @@ impl TestFleet {
 
     /// All log files as one text, for the message of a failed assertion.
     pub fn all_logs(&self) -> String {
-        let hosts = (1..=self.hosts).map(|host| format!("h{host}.log"));
-        let names = ["controller.log", "bus.log"].map(str::to_owned).into_iter().chain(hosts);
-        names.map(|name| format!("== {name}\n{}\n", self.text(&name))).collect()
+        let files = std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten();
+        let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.filter(|name| name.ends_with(".log")).collect();
+        names.sort_unstable();
+        names.iter().map(|name| format!("== {name}\n{}\n", self.text(name))).collect()
     }
 
     /// Journal of the first host's drill, as far as it is written.
