@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use probe::{Calibration, Errors, ProbeError, Throttle, csv, model};
+use probe::{Calibration, Errors, ProbeError, csv, model};
 
 use crate::failure::{Failure, Status};
 use crate::inputs;
@@ -37,13 +37,12 @@ pub fn run(arguments: &CalibrateArguments) -> Result<Status, Failure> {
         let errors = figures(&surface.left_out);
         report += &format!("{} points, each predicted from others: {errors}\n", surface.pattern.name());
     }
-    for throttle in Throttle::lifted(&rows).0 {
+    for throttle in &calibration.throttles {
         report += &format!("{}\n", throttle.text());
     }
     if let Some(path) = &arguments.out {
         let names: Vec<String> = arguments.files.iter().map(|path| path.display().to_string()).collect();
-        let text =
-            model(&calibration, &rows, &names.join(", "), arguments.volume.as_deref()).map_err(wrong)?;
+        let text = model(&calibration, &names.join(", "), arguments.volume.as_deref()).map_err(wrong)?;
         write_file(path, &text)?;
     }
     let Some(path) = &arguments.predict else {

@@ -4,12 +4,16 @@
 //! of the latencies of reads and of writes. A prediction is their mean, each with the weight of its certainty. How far
 //! the interval reaches follows from points that were left out (conformal prediction), so it covers what it says it
 //! covers.
+//!
+//! What a limit lets through in slices is learned apart ([`Throttle`]): the regressions are of the storage without it, and
+//! no prediction is above it.
 
 use crate::bottleneck::{Bottleneck, MapPoint};
 use crate::check::check_set;
 use crate::gaussian::{Estimate, Process, Scaled};
 use crate::hull::is_within;
-use crate::point::{Load, Pattern, ProbeError, Row};
+use crate::point::{Load, Pattern, Point, ProbeError, Row};
+use crate::throttle::{NEAR, Throttle};
 
 /// Least number of measured points of a pattern; with fewer nothing is predicted.
 pub const POINTS_MIN: usize = 12;
@@ -73,6 +77,9 @@ struct Known {
     ln_rate: f64,
     /// Logarithms of the mean latencies of reads and of writes, in milliseconds.
     ln_ms: [Option<f64>; 2],
+    /// Most IOPS that the limits let through there, and the measured ones.
+    most: f64,
+    iops: f64,
 }
 
 /// Formula and Gaussian processes, fitted to one set of points.
@@ -161,13 +168,16 @@ pub struct Surface {
     /// Error of predictions for points that were left out of the fit.
     pub left_out: Errors,
     model: Model,
-    scaled: Vec<Scaled>,
+    /// Places of the points, scaled, and of those that waited for a limit.
+    learned: Vec<Scaled>,
+    waiting: Vec<Scaled>,
     /// Half width of the interval, in standard deviations.
     reach: f64,
 }
 
 impl Surface {
-    fn fit(pattern: Pattern, known: &[Known]) -> Result<Surface, ProbeError> {
+    /// Fits a surface to points; the `waiting` ones, which say nothing of the storage without its limits, are only judged.
+    fn fit(pattern: Pattern, known: &[Known], waiting: &[Known]) -> Result<Surface, ProbeError> {
         let none = || {
             let message = format!("no regression of the {} points can be found", pattern.name());
             ProbeError::new(message, "look for points whose IOPS differ wildly from those next to them")
@@ -187,13 +197,15 @@ impl Surface {
         scores.sort_by(f64::total_cmp);
         let rank = (COVERED * (scores.len() + 1) as f64).ceil() as usize;
         let reach = scores[rank.min(scores.len()) - 1];
+        estimates.extend(waiting.iter().map(|one| (model.at(&one.place), *one)));
         let pairs = estimates.iter().map(|(one, known)| {
-            let prediction = prediction(one, reach, known.place[1].exp());
-            (prediction, known.ln_rate.exp())
+            let prediction = prediction(one, reach, known.place[1].exp(), known.most);
+            (prediction, known.iops)
         });
         let left_out = Errors::of(&pairs.collect::<Vec<_>>()).ok_or_else(none)?;
-        let scaled = known.iter().map(|one| scale(&model.ranges, &one.place)).collect();
-        Ok(Surface { pattern, left_out, model, scaled, reach })
+        let [learned, waiting] = [known, waiting]
+            .map(|points| points.iter().map(|one| scale(&model.ranges, &one.place)).collect());
+        Ok(Surface { pattern, left_out, model, learned, waiting, reach })
     }
 
     /// Mean latencies of reads and of writes at a place, ms; the same for both if they were not measured apart.
@@ -209,14 +221,29 @@ impl Surface {
 
     /// Whether the place is in the hull of the points or next to it.
     pub(crate) fn is_near(&self, place: &MapPoint) -> bool {
-        is_within(&self.scaled, &self.scaled(place), 2.0 * BESIDE)
+        is_within(&self.learned, &self.scaled(place), 2.0 * BESIDE)
+    }
+
+    /// Prediction where limits let at most `most` IOPS through; `None` where no measured point is near. Points that
+    /// waited say what a limit lets through, and nothing of the storage without it.
+    fn predict(&self, place: &MapPoint, most: f64) -> Option<Prediction> {
+        let estimate = self.model.at(place);
+        let of_limit = || {
+            let all = [&self.learned[..], &self.waiting].concat();
+            estimate.mean.exp() >= most && is_within(&all, &self.scaled(place), 2.0 * BESIDE)
+        };
+        let is_near = self.is_near(place) || of_limit();
+        is_near.then(|| prediction(&estimate, self.reach, place[1].exp(), most))
     }
 }
 
-fn prediction(estimate: &Estimate, reach: f64, outstanding: f64) -> Prediction {
+/// Prediction where limits let at most `most` IOPS through, which itself is known to [`NEAR`].
+fn prediction(estimate: &Estimate, reach: f64, outstanding: f64, most: f64) -> Prediction {
     let half = reach * estimate.deviation;
-    let iops = estimate.mean.exp();
-    let interval = ((estimate.mean - half).exp(), (estimate.mean + half).exp());
+    let iops = estimate.mean.exp().min(most);
+    let [low, high] =
+        [-1.0, 1.0].map(|side| (estimate.mean + side * half).exp().min(most * (1.0 + side * NEAR)));
+    let interval = (low, high);
     Prediction { iops, interval, latency_ms: 1e3 * outstanding / iops }
 }
 
@@ -228,6 +255,15 @@ pub(crate) fn place(row: &Row, outstanding: f64) -> MapPoint {
 pub struct Calibration {
     /// Fitted predictions, one for each pattern with enough points.
     pub surfaces: Vec<Surface>,
+    /// Limits that the points show.
+    pub throttles: Vec<Throttle>,
+    /// Points as they would be without the limits, but for those that say nothing about that.
+    pub(crate) lifted: Vec<Row>,
+}
+
+/// Most IOPS that limits let through at a point.
+fn most(throttles: &[Throttle], point: &Point) -> f64 {
+    throttles.iter().map(|throttle| throttle.most(point)).fold(f64::INFINITY, f64::min)
 }
 
 impl Calibration {
@@ -238,18 +274,25 @@ impl Calibration {
     /// If they cannot have been measured, or are too few.
     pub fn new(rows: &[Row]) -> Result<Calibration, ProbeError> {
         check_set(rows)?;
+        let (throttles, lifted) = Throttle::lifted(rows);
         let mut surfaces = Vec::new();
         for pattern in Pattern::ALL {
-            let of_pattern = rows.iter().filter(|row| row.point.pattern == pattern);
-            let known: Vec<Known> = of_pattern
-                .filter_map(|row| {
-                    let place = place(row, row.outstanding()?);
-                    let ln_ms = [row.reads, row.writes].map(|side| side.mean_ms.map(f64::ln));
-                    Some(Known { place, ln_rate: row.iops?.ln(), ln_ms })
-                })
-                .collect();
-            if known.len() >= POINTS_MIN {
-                surfaces.push(Surface::fit(pattern, &known)?);
+            let known = |(row, measured): (&Row, &Row)| {
+                let place = place(row, row.outstanding()?);
+                let ln_ms = [row.reads, row.writes].map(|side| side.mean_ms.map(f64::ln));
+                let most = most(&throttles, &row.point);
+                Some(Known { place, ln_rate: row.iops?.ln(), ln_ms, most, iops: measured.iops? })
+            };
+            let of_pattern = rows.iter().zip(&lifted).filter(|(row, _)| row.point.pattern == pattern);
+            let (mut learned, mut waiting) = (Vec::new(), Vec::new());
+            for (row, lifted) in of_pattern {
+                match lifted {
+                    Some(lifted) => learned.extend(known((lifted, row))),
+                    None => waiting.extend(known((row, row))),
+                }
+            }
+            if learned.len() >= POINTS_MIN {
+                surfaces.push(Surface::fit(pattern, &learned, &waiting)?);
             }
         }
         if surfaces.is_empty() {
@@ -260,7 +303,7 @@ impl Calibration {
                 "measure more: `proofload probe --next N --after FILE` chooses them",
             ));
         }
-        Ok(Calibration { surfaces })
+        Ok(Calibration { surfaces, throttles, lifted: lifted.into_iter().flatten().collect() })
     }
 
     /// Predicts a point of a closed loop; `None` where no measured point is near.
@@ -274,15 +317,14 @@ impl Calibration {
         };
         let surface = self.surfaces.iter().find(|surface| surface.pattern == row.point.pattern);
         let Some(surface) = surface else { return Ok(None) };
-        let place = place(row, outstanding);
-        let near = surface.is_near(&place);
-        Ok(near.then(|| prediction(&surface.model.at(&place), surface.reach, outstanding)))
+        Ok(surface.predict(&place(row, outstanding), most(&self.throttles, &row.point)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::choose::{farthest, usual_points};
+    use crate::point::Latency;
 
     use super::*;
 
@@ -305,7 +347,24 @@ mod tests {
         rows.collect()
     }
 
-    fn errors(chosen: usize) -> Errors {
+    /// The same behind a limit of 500 writes a second in slices, for which all writes wait where 64 are under way.
+    fn limited(seed: u64) -> Vec<Row> {
+        let limited = measured(seed).into_iter().map(|row| {
+            let (free, outstanding) = (row.iops.unwrap(), row.outstanding().unwrap());
+            let (free_ms, writes) = (1e3 * outstanding / free, 1.0 - row.point.read_share);
+            let iops = free.min(500.0 / writes);
+            let mean_ms =
+                if writes > 0.0 { free_ms + (1e3 * outstanding / iops - free_ms) / writes } else { free_ms };
+            let p50_ms = if outstanding < 64.0 { free_ms } else { mean_ms };
+            let reads = Latency { mean_ms: Some(free_ms), p50_ms: Some(free_ms), ..Latency::default() };
+            let p99_ms = Some(if iops < free { 95.0_f64.max(p50_ms) } else { mean_ms });
+            let writes = Latency { mean_ms: Some(mean_ms), p50_ms: Some(p50_ms), p95_ms: None, p99_ms };
+            Row { iops: Some(iops), reads, writes, ..row }
+        });
+        limited.collect()
+    }
+
+    fn errors(measured: fn(u64) -> Vec<Row>, chosen: usize) -> Errors {
         let mut pairs = Vec::new();
         for seed in 0..2 {
             let rows = measured(seed);
@@ -324,10 +383,17 @@ mod tests {
     #[test]
     fn more_points_predict_the_others_better_and_the_interval_holds_what_it_says() {
         for (chosen, mean, p90) in [(30, 7.0, 15.0), (60, 4.0, 9.0)] {
-            let errors = errors(chosen);
+            let errors = errors(measured, chosen);
             assert!(errors.mean <= mean && errors.p90 <= p90, "{chosen}: {errors:?}");
             assert!((84.0..=99.0).contains(&errors.covered), "{chosen}: {errors:?}");
         }
+    }
+
+    #[test]
+    fn a_limit_is_learned_apart_and_no_prediction_is_above_it() {
+        let errors = errors(limited, 60);
+        assert!(errors.points > 400, "points that wait for a limit show what it lets through: {errors:?}");
+        assert!(errors.mean <= 3.0 && errors.p90 <= 6.0 && errors.covered >= 84.0, "{errors:?}");
     }
 
     #[test]

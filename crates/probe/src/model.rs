@@ -18,22 +18,14 @@ const FORM: u32 = 2;
 /// Most values on an axis of the grid.
 const AXIS_MOST: usize = 12;
 
-/// The file of a storage with these points; `origin` names where they come from, `volume` the volume that has this
+/// The file of a calibrated storage; `origin` names where its points come from, `volume` the volume that has this
 /// storage for itself. Without it, all volumes share it.
 ///
 /// # Errors
-/// If there are too few random points, or no regression of them can be found.
-pub fn model(
-    calibration: &Calibration,
-    rows: &[Row],
-    origin: &str,
-    volume: Option<&str>,
-) -> Result<String, ProbeError> {
-    let left_out = random_of(calibration)?.left_out;
-    let (throttles, rows) = Throttle::lifted(rows);
-    let lifted = if throttles.is_empty() { None } else { Some(Calibration::new(&rows)?) };
-    let surface = random_of(lifted.as_ref().unwrap_or(calibration))?;
-    let measured: Vec<&Row> = rows.iter().filter(|row| row.iops.is_some()).collect();
+/// If there are too few random points.
+pub fn model(calibration: &Calibration, origin: &str, volume: Option<&str>) -> Result<String, ProbeError> {
+    let surface = random_of(calibration)?;
+    let measured: Vec<&Row> = calibration.lifted.iter().filter(|row| row.iops.is_some()).collect();
     let random: Vec<&Row> = of(&measured, Pattern::Random);
     let grid = Grid::of(surface, &random).ok_or_else(|| wrong("no random point is of a closed loop"))?;
     let mut text = format!(
@@ -47,7 +39,7 @@ pub fn model(
             .expect("a text can be written to");
     };
     line("form", FORM.to_string());
-    line("left_out_percent", format!("{:.1}", left_out.mean));
+    line("left_out_percent", format!("{:.1}", surface.left_out.mean));
     line("block_bytes", list(&grid.blocks));
     line("outstanding", list(&grid.loads));
     line("read_share", list(&grid.shares));
@@ -56,8 +48,8 @@ pub fn model(
     line("proved", format!("{:?}", grid.proved));
     line("read_spread", list(&spread(random.iter().map(|row| row.reads))));
     line("write_spread", list(&spread(random.iter().map(|row| row.writes))));
-    for Throttle { is_of_reads, is_in_bytes, per_s, slice_ms, per_sync } in throttles {
-        let name = if is_of_reads { "read_throttle" } else { "write_throttle" };
+    for Throttle { is_of_reads, is_in_bytes, per_s, slice_ms, per_sync } in &calibration.throttles {
+        let name = if *is_of_reads { "read_throttle" } else { "write_throttle" };
         let value = format!(
             "{{ is_in_bytes = {is_in_bytes}, per_s = {per_s:.1}, slice_ms = {slice_ms:.1}, per_sync = {per_sync} }}"
         );

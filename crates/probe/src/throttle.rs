@@ -8,10 +8,10 @@
 //! told from a slow storage.
 
 use crate::calibrate::POINTS_MIN;
-use crate::point::{Latency, Load, Pattern, Row};
+use crate::point::{Latency, Load, Pattern, Point, Row};
 
 /// Largest share by which a point at the limit is below the highest rate.
-const NEAR: f64 = 0.07;
+pub(crate) const NEAR: f64 = 0.07;
 /// Most that half of the operations took at a point where the others waited, as a share of the mean.
 const FREE: f64 = 0.5;
 /// Most of a slice that half of the operations took where they did not wait for the next one.
@@ -40,20 +40,30 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// The limits that points show, and the points as they would be if nothing waited for them. A point at which most
-    /// operations waited says nothing about that and is left out. If so few points are left that nothing follows from
-    /// them, there are no limits and all points.
-    pub fn lifted(rows: &[Row]) -> (Vec<Throttle>, Vec<Row>) {
+    /// The limits that points show, and each point as it would be if nothing waited for them: `None` where most operations
+    /// waited, which says nothing about that. If so few points are left that nothing follows from them, there are no
+    /// limits.
+    pub fn lifted(rows: &[Row]) -> (Vec<Throttle>, Vec<Option<Row>>) {
         let of_side = |is_of_reads| {
             let shown = [false, true].map(|is_in_bytes| Throttle::shown(rows, is_of_reads, is_in_bytes));
             let most = |one: &(usize, Throttle)| one.0;
             shown.into_iter().flatten().max_by_key(most).map(|(_, throttle)| throttle)
         };
         let all: Vec<Throttle> = [true, false].into_iter().filter_map(of_side).collect();
-        let lifted: Vec<Row> =
-            rows.iter().filter_map(|row| all.iter().try_fold(*row, |row, one| one.lift(row))).collect();
-        let random = lifted.iter().filter(|row| row.point.pattern == Pattern::Random && row.iops.is_some());
-        if random.count() < POINTS_MIN { (Vec::new(), rows.to_vec()) } else { (all, lifted) }
+        let lifted: Vec<Option<Row>> =
+            rows.iter().map(|row| all.iter().try_fold(*row, |row, one| one.lift(row))).collect();
+        let random = lifted.iter().flatten();
+        let random = random.filter(|row| row.point.pattern == Pattern::Random && row.iops.is_some());
+        if random.count() < POINTS_MIN {
+            (Vec::new(), rows.iter().copied().map(Some).collect())
+        } else {
+            (all, lifted)
+        }
+    }
+
+    /// Most reads and writes per second that the limit lets through at a point.
+    pub(crate) fn most(&self, point: &Point) -> f64 {
+        self.per_s / self.counts(point)
     }
 
     /// The limit in one unit with the number of points that show it, if there are enough.
@@ -110,13 +120,18 @@ impl Throttle {
 
     /// What the limit counts, per second.
     fn rate(&self, row: &Row) -> Option<f64> {
-        let share = if self.is_of_reads { row.point.read_share } else { 1.0 - row.point.read_share };
-        let of_one = match row.point.pattern {
-            _ if self.is_in_bytes => row.point.block_bytes as f64,
-            Pattern::Sync => 1.0 + self.per_sync,
-            Pattern::Random | Pattern::Sequential => 1.0,
-        };
-        Some(row.iops? * share * of_one)
+        Some(row.iops? * self.counts(&row.point))
+    }
+
+    /// What the mean operation of a point counts as.
+    fn counts(&self, point: &Point) -> f64 {
+        let share = if self.is_of_reads { point.read_share } else { 1.0 - point.read_share };
+        share
+            * match point.pattern {
+                _ if self.is_in_bytes => point.block_bytes as f64,
+                Pattern::Sync => 1.0 + self.per_sync,
+                Pattern::Random | Pattern::Sequential => 1.0,
+            }
     }
 
     fn binds(&self, row: &Row) -> bool {
@@ -144,8 +159,6 @@ impl Throttle {
 
 #[cfg(test)]
 mod tests {
-    use crate::point::Point;
-
     use super::*;
 
     /// Points of a storage whose operations take 0.2 ms each, alike, with a limit on writes.
@@ -184,6 +197,7 @@ mod tests {
             let rows = points(per_s, is_in_bytes);
             let (found, lifted) = Throttle::lifted(&rows);
             assert_eq!(found.iter().map(Throttle::text).collect::<Vec<_>>(), [told]);
+            let lifted: Vec<Row> = lifted.into_iter().flatten().collect();
             assert_eq!(rows.len() - lifted.len(), 6, "those of 64 under way with writes");
             for row in lifted {
                 let alike = (row.mean_ms().unwrap() / 0.2 - 1.0).abs();
@@ -196,12 +210,13 @@ mod tests {
     #[test]
     fn what_waits_alike_is_no_limit_and_without_enough_points_nothing_is_lifted() {
         let mut rows = points(500.0, false);
-        assert_eq!(Throttle::lifted(&rows[..14]), (Vec::new(), rows[..14].to_vec()));
+        let none_of = |rows: &[Row]| (Vec::new(), rows.iter().copied().map(Some).collect());
+        assert_eq!(Throttle::lifted(&rows[..14]), none_of(&rows[..14]));
         for row in &mut rows {
             row.writes.p50_ms = row.writes.mean_ms;
         }
         for rows in [rows, points(f64::INFINITY, false)] {
-            assert_eq!(Throttle::lifted(&rows), (Vec::new(), rows));
+            assert_eq!(Throttle::lifted(&rows), none_of(&rows));
         }
     }
 }

@@ -5,8 +5,9 @@
 //!   already.
 //! * A volume takes a limited number of requests at a time; others wait in the host, in their order.
 //! * Operations of the load take processor time, too.
-//! * What an instance does takes turns on one processor, as on the thread of a real one. Other requests, of
-//!   a checksum or a backup, take any free processor.
+//! * What an instance does takes turns on one processor, as on the thread of a real one. That thread sees what
+//!   the storage has completed when it has done what it was doing before. Other requests, of a checksum or a
+//!   backup, take any free processor.
 //!
 //! Limits: processors do nothing else; all volumes of all hosts have the same depth.
 
@@ -30,13 +31,23 @@ struct HostsState {
     /// Volumes by number; `None` for volumes of other hosts.
     volumes: Vec<Option<Volume>>,
     /// Requests that the array is working on; the array knows them by their index here.
-    under_way: Vec<(RequestId, VolumeId)>,
+    under_way: Vec<Sent>,
     free: Vec<u64>,
     failed: BTreeMap<RequestId, StorageFailure>,
     /// Requests that wait for a processor, by the time when they get one.
     held: BTreeMap<(Time, u64), StorageRequest>,
+    /// Completed requests whose processor is busy, by the time when it sees them.
+    unseen: BTreeMap<(Time, u64), RequestId>,
     sequence: u64,
     since: Time,
+}
+
+/// Request as the host knows it.
+#[derive(Clone, Copy)]
+struct Sent {
+    id: RequestId,
+    volume: VolumeId,
+    lane: Option<u32>,
 }
 
 struct Host {
@@ -79,6 +90,7 @@ impl Hosts {
             free: Vec::new(),
             failed: BTreeMap::new(),
             held: BTreeMap::new(),
+            unseen: BTreeMap::new(),
             sequence: 0,
             since: Time::default(),
         })))
@@ -119,7 +131,7 @@ impl HostsState {
 
     /// Submits a request as soon as a processor of its host has handled it.
     fn dispatch(&mut self, now: Time, request: StorageRequest) {
-        let sent = (request.id, request.volume);
+        let sent = Sent { id: request.id, volume: request.volume, lane: request.lane };
         let id = match self.free.pop() {
             Some(id) => {
                 self.under_way[id as usize] = sent;
@@ -156,11 +168,6 @@ impl HostsState {
         start
     }
 
-    /// Time at which the first waiting request gets a processor.
-    fn first_held(&self) -> Option<Time> {
-        self.held.first_key_value().map(|((at, _), _)| *at)
-    }
-
     /// Submits the requests whose processor time has begun.
     fn release(&mut self, now: Time) {
         while let Some(entry) = self.held.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -169,21 +176,34 @@ impl HostsState {
         }
     }
 
-    /// Handles a completion of the array: returns the request's own identifier, and submits the next request of its
-    /// volume.
-    fn completed(&mut self, now: Time, id: RequestId) -> RequestId {
+    /// Handles a completion of the array: submits the next request of its volume. Returns the request's own identifier
+    /// if its processor sees it now.
+    fn completed(&mut self, now: Time, id: RequestId) -> Option<RequestId> {
+        let Sent { id: own, volume: at, lane } = self.under_way[id.0 as usize];
         if let Some(failure) = self.array.take_failure(id) {
-            self.failed.insert(self.under_way[id.0 as usize].0, failure);
+            self.failed.insert(own, failure);
         }
-        let (own, at) = self.under_way[id.0 as usize];
         self.free.push(id.0);
+        let seen = self.seen(now, at, lane);
         if let Some(volume) = self.volume(at) {
             volume.under_way -= 1;
             if let Some(next) = volume.waiting.pop_front() {
                 self.dispatch(now, next);
             }
         }
-        own
+        if seen <= now {
+            return Some(own);
+        }
+        self.sequence += 1;
+        self.unseen.insert((seen, self.sequence), own);
+        None
+    }
+
+    /// Time at which the processor of a lane has done what it was doing.
+    fn seen(&mut self, now: Time, volume: VolumeId, lane: Option<u32>) -> Time {
+        let host = self.volume(volume).map(|volume| volume.host);
+        let busy_until = host.zip(lane).map(|(host, lane)| *self.hosts[host].processor_of(lane));
+        busy_until.unwrap_or(now)
     }
 }
 
@@ -217,33 +237,36 @@ impl StorageModel for Hosts {
 
     fn next_completion(&self) -> Option<Time> {
         let state = self.0.borrow();
-        earlier(state.array.next_completion(), state.first_held())
+        earlier(state.array.next_completion(), earlier(first(&state.held), first(&state.unseen)))
     }
 
     fn run_ahead(&mut self, until: Option<Time>) -> Option<Time> {
         let state = &mut *self.0.borrow_mut();
+        let seen = first(&state.unseen);
+        let until = earlier(until, seen);
         loop {
-            let held = state.first_held();
+            let held = first(&state.held);
             let completion = state.array.run_ahead(earlier(until, held));
             match held.filter(|at| until.is_none_or(|until| *at <= until)) {
                 Some(at) if completion.is_none_or(|completion| completion > at) => state.release(at),
-                _ => return earlier(completion, held),
+                _ => return earlier(earlier(completion, held), seen),
             }
         }
     }
 
     fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
         let state = &mut *self.0.borrow_mut();
+        while let Some(entry) = state.unseen.first_entry().filter(|entry| entry.key().0 <= now) {
+            completed.push(entry.remove());
+        }
         state.release(now);
+        let mut done = Vec::new();
         loop {
-            let first = completed.len();
-            state.array.take_completions(now, completed);
-            if completed.len() == first {
+            state.array.take_completions(now, &mut done);
+            if done.is_empty() {
                 return;
             }
-            for id in &mut completed[first..] {
-                *id = state.completed(now, *id);
-            }
+            completed.extend(done.drain(..).filter_map(|id| state.completed(now, id)));
         }
     }
 
@@ -264,6 +287,11 @@ impl StorageModel for Hosts {
     }
 }
 
+/// Time of the first of those that wait.
+fn first<T>(waiting: &BTreeMap<(Time, u64), T>) -> Option<Time> {
+    waiting.first_key_value().map(|((at, _), _)| *at)
+}
+
 /// Earlier of two times, if there are any.
 fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     match (one, other) {
@@ -278,8 +306,8 @@ mod tests {
 
     use super::*;
 
-    /// Completion times of `count` reads of a lane that are submitted at once, µs.
-    fn completions_us(costs: HostCosts, processors: u32, lane: Option<u32>, count: u64) -> Vec<u64> {
+    /// Hosts in front of a storage that reads in 100 us.
+    fn model(costs: HostCosts, processors: u32) -> Hosts {
         let times = FixedLatencyTimes {
             read_latency: Duration::from_micros(100),
             bytes_per_second: u64::MAX,
@@ -290,20 +318,30 @@ mod tests {
         let mut hosts =
             Hosts::new(costs, &[("h".to_owned(), processors)], Box::new(FixedLatency::new(1, times)));
         hosts.attach(VolumeId(1), "h", "/v");
-        for id in 0..count {
-            let (volume, file) = (VolumeId(1), FileId(1));
-            let id = RequestId(id);
-            hosts.submit(
-                Time::default(),
-                StorageRequest { id, lane, volume, file, op: StorageOp::Read, offset: 0, bytes: 4096 },
-            );
-        }
+        hosts
+    }
+
+    fn submit(hosts: &mut Hosts, id: u64, lane: Option<u32>) {
+        let (id, volume, file) = (RequestId(id), VolumeId(1), FileId(1));
+        let read = StorageRequest { id, lane, volume, file, op: StorageOp::Read, offset: 0, bytes: 4096 };
+        hosts.submit(Time::default(), read);
+    }
+
+    /// Completion times of all that is under way, us.
+    fn all_us(hosts: &mut Hosts) -> Vec<u64> {
         let (mut times_us, mut done) = (Vec::new(), Vec::new());
         while let Some(at) = hosts.next_completion() {
             hosts.take_completions(at, &mut done);
             times_us.extend(done.drain(..).map(|_| at.ns / 1000));
         }
         times_us
+    }
+
+    /// Completion times of `count` reads of a lane that are submitted at once, us.
+    fn completions_us(costs: HostCosts, processors: u32, lane: Option<u32>, count: u64) -> Vec<u64> {
+        let mut hosts = model(costs, processors);
+        (0..count).for_each(|id| submit(&mut hosts, id, lane));
+        all_us(&mut hosts)
     }
 
     #[test]
@@ -326,6 +364,17 @@ mod tests {
         assert_eq!([after_us(50, 1), after_us(50, 3), after_us(1000, 0)], [100, 200, 100]);
         assert_eq!(hosts.operation_time(Time::default(), "other", 0), Duration::ZERO);
         assert_eq!(completions_us(costs, 2, Some(1), 3), [100, 110, 120], "the other processor is free");
+    }
+
+    #[test]
+    fn a_busy_processor_sees_a_completion_when_it_has_done_what_it_was_doing() {
+        let costs = HostCosts { io_us: 10.0, operation_us: 500.0, queue_depth: 100 };
+        for (lane, wanted_us) in [(Some(0), 510), (Some(1), 100), (None, 100)] {
+            let mut hosts = model(costs.clone(), 2);
+            submit(&mut hosts, 0, lane);
+            hosts.operation_time(Time::default(), "h", 0);
+            assert_eq!(all_us(&mut hosts), [wanted_us], "{lane:?}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use probe::{Calibration, Ground, Pattern, Point, Row, Throttle, measure_all, model, points};
+use probe::{Calibration, Ground, Pattern, Point, Row, measure_all, model, points};
 use results::Outcome;
 use simulation::{Assumptions, on_first_server};
 use solution::Solution;
@@ -42,7 +42,7 @@ static FLASH_PROBED: LazyLock<Vec<Row>> =
     LazyLock::new(|| measure(&flash().solution(), &Assumptions::shipped(), &points(60)));
 
 fn calibrated(probed: &[Row]) -> &'static str {
-    model(&Calibration::new(probed).unwrap(), probed, "the modelled array", None).unwrap().leak()
+    model(&Calibration::new(probed).unwrap(), "the modelled array", None).unwrap().leak()
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_limit_on_writes_is_found_by_the_probes_of_a_storage_that_has_it_and_limits_
         let limited = Question { assumptions: text.leak(), ..described.clone() };
         let known = Assumptions::shipped().with(limited.assumptions).unwrap();
         let probed = measure(&limited.solution(), &known, &points(60));
-        let (found, _) = Throttle::lifted(&probed);
+        let found = Calibration::new(&probed).unwrap().throttles;
         let [one] = found[..] else { panic!("{found:?}") };
         assert_eq!((one.is_of_reads, one.is_in_bytes, one.per_sync), (false, is_in_bytes, per_sync));
         assert!((one.per_s / per_s - 1.0).abs() < 0.03 && (80.0..=105.0).contains(&one.slice_ms), "{one:?}");
