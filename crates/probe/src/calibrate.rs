@@ -5,18 +5,16 @@
 //! the interval reaches follows from points that were left out (conformal prediction), so it covers what it says it
 //! covers.
 //!
-//! What a limit lets through in slices is learned apart ([`Throttle`]): the regressions are of the storage without it, and
-//! no prediction is above it.
+//! What a limit lets through in slices is learned apart ([`Throttle`]): the regressions are of the storage without it,
+//! and no prediction is above it.
 
 use crate::bottleneck::{Bottleneck, MapPoint};
 use crate::check::check_set;
 use crate::gaussian::{Estimate, Process, Scaled};
 use crate::hull::is_within;
-use crate::point::{Load, Pattern, Point, ProbeError, Row};
+use crate::point::{Load, POINTS_MIN, Pattern, Point, ProbeError, Row};
 use crate::throttle::{NEAR, Throttle};
 
-/// Least number of measured points of a pattern; with fewer nothing is predicted.
-pub const POINTS_MIN: usize = 12;
 /// Largest distance from the convex hull of the measured points, as a share of their range, at which a point is still
 /// predicted.
 const BESIDE: f64 = 0.1;
@@ -176,7 +174,8 @@ pub struct Surface {
 }
 
 impl Surface {
-    /// Fits a surface to points; the `waiting` ones, which say nothing of the storage without its limits, are only judged.
+    /// Fits a surface to points. Those that waited for a limit say nothing of the storage without it: their predictions
+    /// are only judged.
     fn fit(pattern: Pattern, known: &[Known], waiting: &[Known]) -> Result<Surface, ProbeError> {
         let none = || {
             let message = format!("no regression of the {} points can be found", pattern.name());

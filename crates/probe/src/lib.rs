@@ -29,7 +29,7 @@ mod point;
 mod session;
 mod throttle;
 
-pub use calibrate::{Calibration, Errors, POINTS_MIN, Prediction, Surface};
+pub use calibrate::{Calibration, Errors, Prediction, Surface};
 pub use choose::{farthest, usual_points};
 pub use measure::{FILE, Ground, POINT_SECONDS};
 pub use model::model;

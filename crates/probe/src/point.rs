@@ -1,5 +1,8 @@
 //! A point of a probe: the load that is offered to a storage, and what the storage did with it.
 
+/// Least number of measured points of a pattern; with fewer nothing is predicted.
+pub(crate) const POINTS_MIN: usize = 12;
+
 /// Access pattern of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pattern {

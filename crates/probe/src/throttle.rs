@@ -7,8 +7,7 @@
 //! Limits: one unit for reads and one for writes; a limit on both together, or one that makes all wait alike, is not
 //! told from a slow storage.
 
-use crate::calibrate::POINTS_MIN;
-use crate::point::{Latency, Load, Pattern, Point, Row};
+use crate::point::{Latency, Load, POINTS_MIN, Pattern, Point, Row};
 
 /// Largest share by which a point at the limit is below the highest rate.
 pub(crate) const NEAR: f64 = 0.07;
@@ -40,9 +39,9 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// The limits that points show, and each point as it would be if nothing waited for them: `None` where most operations
-    /// waited, which says nothing about that. If so few points are left that nothing follows from them, there are no
-    /// limits.
+    /// The limits that points show, and each point as it would be if nothing waited for them: `None` where most
+    /// operations waited, which says nothing about that. If so few points are left that nothing follows from them,
+    /// there are no limits.
     pub fn lifted(rows: &[Row]) -> (Vec<Throttle>, Vec<Option<Row>>) {
         let of_side = |is_of_reads| {
             let shown = [false, true].map(|is_in_bytes| Throttle::shown(rows, is_of_reads, is_in_bytes));
