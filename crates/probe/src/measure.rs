@@ -31,7 +31,8 @@ const RESTING: (u64, u32, Duration) = (4096, 16, Duration::from_secs(60));
 const REST: f64 = 1.5;
 /// Largest number of outstanding operations of an open loop; beyond it the storage does not keep up.
 const OPEN_MOST: usize = 1024;
-/// Largest share by which the two halves of a steady window may differ, in addition to chance.
+/// Largest share by which the two halves of a steady window may differ, and an open loop may be behind its arrivals, in
+/// addition to chance.
 const STEADY: f64 = 0.1;
 
 /// Files that a probe reads and writes.
@@ -291,13 +292,20 @@ impl Tally {
         let all = (reads.len() + writes.len()) as f64;
         let first = self.first_half.get() as f64;
         let differ = (all - 2.0 * first).abs();
+        let asked = match point.load {
+            Load::Offered(rate) => rate * WINDOW.as_secs_f64(),
+            Load::Outstanding(_) => 0.0,
+        };
+        let is_behind = all < (1.0 - STEADY) * asked - 3.0 * asked.sqrt();
         Row {
             point,
             iops: Some(all / WINDOW.as_secs_f64()).filter(|iops| *iops > 0.0),
             reads: latency(&reads),
             writes: latency(&writes),
             seconds: Some(WINDOW.as_secs_f64()),
-            steady: Some(self.keeps_up.get() && differ <= STEADY * all / 2.0 + 3.0 * all.sqrt()),
+            steady: Some(
+                self.keeps_up.get() && !is_behind && differ <= STEADY * all / 2.0 + 3.0 * all.sqrt(),
+            ),
         }
     }
 }
@@ -456,5 +464,33 @@ impl PageCodec for Stamped {
             page[STAMP..].copy_from_slice(&self.body);
         }
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_loop_is_not_steady_where_the_program_itself_is_behind_its_arrivals() {
+        for (rate, is_steady) in [(100.0, true), (110.0, true), (200.0, false)] {
+            let tally = Tally {
+                begin: Time::default(),
+                end: Time::default() + WINDOW,
+                reads: RefCell::new(histogram()),
+                writes: RefCell::new(histogram()),
+                first_half: Cell::new(0),
+                keeps_up: Cell::new(true),
+                stamp: Cell::new(0),
+                cursor: Cell::new(0),
+            };
+            for n in 0..400 {
+                let at = Time::default() + Duration::from_millis(10 * n);
+                tally.count(true, at, at);
+            }
+            let load = Load::Offered(rate);
+            let row = tally.row(Point { block_bytes: 4096, read_share: 1.0, pattern: Pattern::Random, load });
+            assert_eq!((row.iops, row.steady), (Some(100.0), Some(is_steady)), "{rate} a second");
+        }
     }
 }
